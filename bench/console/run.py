@@ -16,6 +16,7 @@ from bench.console import story as tale
 from bench.console.many import run_many
 from bench.console.pictures import PICTURES, draw
 from bench.console.running import FedConsole, fed_console
+from bench.console.soon import shown_after
 from equipoise.views.model import GroupView, Ms, RebalanceView
 from equipoise.wire.errors import UsageError
 
@@ -49,7 +50,7 @@ class Figures(NamedTuple):
     heap_after_mb: float
 
 
-def run_bench(*, as_json: bool, quick: bool, pictures: bool, many: bool) -> None:
+def run_bench(*, as_json: bool, quick: bool, pictures: bool, many: bool, soon: bool) -> None:
     """Measures, prints, and draws if asked to."""
     if many:
         run_many(as_json=as_json, quick=quick)
@@ -58,6 +59,9 @@ def run_bench(*, as_json: bool, quick: bool, pictures: bool, many: bool) -> None
         if pictures:
             draw(browser, PICTURES)
             return
+        if soon:
+            _print_soon(shown_after(browser, 3 if quick else 20).after_ms, as_json=as_json)
+            return
         found = measure(browser, QUICK_UPDATES if quick else UPDATES)
     if as_json:
         print(json.dumps(found._asdict()))
@@ -65,6 +69,16 @@ def run_bench(*, as_json: bool, quick: bool, pictures: bool, many: bool) -> None
     print(f"{found.updates:,} rebalances of 100 partitions and 50 members, each drawn in Chromium:")
     print(f"  main thread {found.main_thread_ms:.1f} ms an update, of it script {found.script_ms:.1f} ms")
     print(f"  heap {found.heap_before_mb:.2f} MB after {_SETTLING} updates, {found.heap_after_mb:.2f} MB at the end")
+
+
+def _print_soon(after_ms: list[int], *, as_json: bool) -> None:
+    ordered = sorted(after_ms)
+    found = {"rebalances": len(ordered), "median_ms": ordered[len(ordered) // 2], "slowest_ms": ordered[-1]}
+    if as_json:
+        print(json.dumps(found))
+        return
+    print(f"{found['rebalances']} rebalances of real clients, each with its reason and owners in Chromium:")
+    print(f"  {found['median_ms']} ms after its end in the middle, {found['slowest_ms']} ms at most")
 
 
 @contextmanager

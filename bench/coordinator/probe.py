@@ -18,12 +18,12 @@ from itertools import cycle
 from bench.coordinator.members import ALL_IS_WELL, Crowd, request_frame
 from equipoise.broker.server import parse_address
 
-_MEMBERS = 50
+GROUP_IDS = [f"probe-{number}" for number in range(50)]  # of one member each
 _PAUSE = 0.001
 
 
 def main(address: str) -> None:
-    with Crowd(parse_address(address), [f"probe-{number}" for number in range(_MEMBERS)]) as crowd:
+    with Crowd(parse_address(address), GROUP_IDS) as crowd:
         crowd.form()
         print("ready", flush=True)
         print(json.dumps(_beat({member.fileno: request_frame(member.heartbeat_request()) for member in crowd.members})))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import json
 import os
 import subprocess
@@ -17,7 +18,7 @@ from bench.machine import check_machine, progress
 from bench.results import Results
 from equipoise.wire.errors import EquipoiseError, UsageError
 from proving.brokers import EquipoiseBroker
-from proving.tree import python_module, with_tree
+from proving.tree import ROOT, python_module, with_tree
 
 _TOPIC, _RECORDS, _SIZE = "first", 1000, 100
 NOTES = (
@@ -44,7 +45,8 @@ CASES = (
     OFFICIAL,
     Case("ours", "ours", "equipoise", aim=0.9),
     Case("member", "ours, as a member", "equipoise", is_member=True, aim=0.85),
-    Case("not_warmed", "ours, not warmed", "equipoise", warms_up=False),
+    Case("not_warmed", "ours, not warmed", "equipoise", warms_up=False, aim=0.9),
+    Case("member_not_warmed", "ours, as a member, not warmed", "equipoise", True, warms_up=False, aim=0.85),
 )
 
 
@@ -67,6 +69,7 @@ def run_bench(as_json: bool, quick: bool, picture: Path | None) -> None:
     missing = official_jars()[1]
     if missing:
         raise UsageError(f"first-batch needs the official connector beside ours: {missing}")
+    _compile()
     rounds = 1 if quick else 5
     facts = {"rounds": rounds, "pyspark": version("pyspark")}
     results = Results("first-batch", figures(), NOTES, **facts)
@@ -86,8 +89,14 @@ def run_bench(as_json: bool, quick: bool, picture: Path | None) -> None:
     results.print(as_json, time.perf_counter() - began)
 
 
+def _compile() -> None:
+    """As an installer does. Else each of Spark's processes compiles the product again, where Python may not write what
+    it has compiled, for half a second of CPU."""
+    compileall.compile_dir(ROOT / "src", quiet=1)
+
+
 def _measure(results: Results, case: Case, servers: str, number: int) -> FirstBatch:
-    group = f"first-{number}" if case.is_member else ""
+    group = f"{case.key}-{number}" if case.is_member else ""
     found = run_query(Query(case.connector, servers, _TOPIC, group, case.warms_up))
     results.add(f"{case.key}_seconds", found.seconds)
     results.add(f"{case.key}_cpu", sum(lane.cpu for lane in found.lanes))

@@ -9,6 +9,8 @@ from statistics import quantiles
 from typing import NamedTuple
 
 from bench.coordinator.members import TOPIC as PROBED
+from bench.coordinator.offsets import await_coordinator
+from bench.coordinator.probe import GROUP_IDS
 from bench.coordinator.run import probe
 from bench.figures import Figure
 from bench.large.members import Crowd
@@ -16,9 +18,10 @@ from bench.machine import allow_connections, check_machine, progress
 from bench.results import Results
 from bench.versus.run import create_topic
 from equipoise.broker.server import parse_address
+from equipoise.client.net.blocking import Connection
 from proving.brokers import STOCK_JVM, BrokerProcess, EquipoiseBroker, KafkaBroker
 
-_TOPIC = "large"
+_TOPIC = _GROUP = "large"
 _PATIENCE = 600.0
 _REST = 7.0  # seconds: longer than a heartbeat interval
 NOTES = (
@@ -101,7 +104,10 @@ def measure(results: Results, side: str, size: Size) -> None:
         broker = running.enter_context(_broker(side))
         create_topic(broker, PROBED, 16)
         create_topic(broker, _TOPIC, size.partitions)
-        crowd = running.enter_context(Crowd(parse_address(broker.bootstrap_servers), "large", _TOPIC, size.partitions))
+        address = parse_address(broker.bootstrap_servers)
+        with Connection(*address) as connection:
+            await_coordinator(connection, [_GROUP, *GROUP_IDS])
+        crowd = running.enter_context(Crowd(address, _GROUP, _TOPIC, size.partitions))
         members = crowd.connect(size.members)
         (newcomer,) = crowd.connect(1)
         key = f"{side}_{size.key}"

@@ -304,9 +304,9 @@ LISTED = (
     ),
     Listed(
         "a gap in a producer's sequence behind a verification that has failed",
-        "The first records of an epoch may begin with any number, if a request of an older version was refused before.",
+        "The first records of an epoch are judged by the version of the request that was refused before.",
         "OUT_OF_ORDER_SEQUENCE_NUMBER in transaction version 2.",
-        "An epoch begins with 0, whoever asked before. `python -m proving transactions` counts it.",
+        "They are judged by the version of their own request. `python -m proving transactions` counts it.",
         lambda found: False,
         is_compared=False,
     ),

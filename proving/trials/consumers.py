@@ -10,6 +10,7 @@ from pathlib import Path
 from equipoise.coordinator.placement import partition_for
 from proving.cluster import OFFSETS_PARTITIONS
 from proving.kafka_cluster import KafkaCluster
+from proving.members.events import Place
 from proving.members.fleet import Fleet, Members, places_of
 from proving.members.hosts import Membership
 from proving.trials.accounts import Account, Read
@@ -28,6 +29,14 @@ class Group(Reader):
         self.members = members
         self._reads: list[Read] = []
         self._seen = 0
+
+    @property
+    def group_id(self) -> str:
+        return self.members.group
+
+    def committed(self) -> dict[Place, int]:
+        """The offsets whose commits its members know to be acknowledged."""
+        return self.members.ledger.committed()
 
     def reads(self) -> list[Read]:
         events = self.members.ledger.events

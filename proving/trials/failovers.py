@@ -3,6 +3,7 @@ commit that was acknowledged may be lost, and each group must go on."""
 
 from __future__ import annotations
 
+import tempfile
 import time
 import uuid
 from collections.abc import Iterable, Sequence
@@ -19,11 +20,14 @@ from proving.members.fleet import Fleet, Members
 from proving.members.hosts import Membership
 from proving.trials.accounts import Account
 from proving.trials.consumers import Group, group_ids, is_shared
+from proving.trials.spark import Queries
 from proving.trials.stage import PARTITIONS, Stage, Tell, silently
 from proving.trials.writing import Writer
 
 WAYS = ("kill", "stop", "move")
-CLIENTS = ("equipoise", "confluent-kafka", "java", "kafka-python", "aiokafka", "kafkajs")
+SPARK = "spark"  # queries as members of a group
+CLIENTS = ("equipoise", "confluent-kafka", "java", "kafka-python", "aiokafka", "kafkajs", SPARK)
+AnyGroup = Group | Queries
 
 
 class Pauses(NamedTuple):
@@ -60,32 +64,45 @@ def groups_through_failovers(
     ways: Sequence[str] = WAYS,
     tell: Tell = silently,
 ) -> Outcome:
-    """Two members of each client in a group of its own; one coordinator for all. It is killed, stopped and moved in
-    turn, or as `ways` say; only ours can be moved."""
+    """Two members of each client in a group of its own, queries of Spark among them; one coordinator for all. It is
+    killed, stopped and moved in turn, or as `ways` say; only ours can be moved."""
     topic = f"failovers-{uuid.uuid4()}"
     cluster.create_topic(topic, PARTITIONS)
     with ExitStack() as stack:
-        fleet = stack.enter_context(Fleet(cluster.bootstrap_servers, log))
-        groups = [
-            Group(
-                client,
-                stack.enter_context(Members(fleet, replace(_membership(client, group_id, topic), assignor=assignor))),
-            )
-            for client, group_id in zip(clients, group_ids(len(clients)), strict=True)
-        ]
-        for group in groups:
-            for name in ("first", "second"):
-                group.members.join(name, group.name)
+        groups = _groups(stack, cluster, log, topic, assignor=assignor, clients=clients)
         stage = Stage(cluster, Writer(cluster.bootstrap_servers, topic, PARTITIONS, rate=120), groups, tell)
-        stage.until("all partitions have owners", lambda: all(is_shared(group, topic) for group in groups))
+        members = [group for group in groups if isinstance(group, Group)]
+        stage.until("all partitions have owners", lambda: all(is_shared(group, topic) for group in members))
         with stage.writer:
             stage.until_all_go_on()
+            stage.until("all commit", lambda: all(len(group.committed()) == PARTITIONS for group in groups))
             pauses = {group.name: list[float]() for group in groups}
             commits = 0
             for number in range(failovers):
                 commits += _failover(stage, groups, _way(cluster, ways, number), pauses)
             accounts = stage.finish()
     return Outcome(accounts, [Pauses(name, seconds) for name, seconds in pauses.items()], commits)
+
+
+def _groups(
+    stack: ExitStack, cluster: Cluster, log: Path, topic: str, *, assignor: str, clients: Sequence[str]
+) -> list[AnyGroup]:
+    """Of two members each. Queries begin when the other groups have, for Spark takes all cores to start."""
+    fleet = stack.enter_context(Fleet(cluster.bootstrap_servers, log))
+    found: list[AnyGroup] = []
+    for client, group_id in sorted(zip(clients, group_ids(len(clients)), strict=True), key=lambda one: one[0] == SPARK):
+        if client == SPARK:
+            home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="equipoise-queries-")))
+            queries = Queries(cluster, home, topic, group_id)
+            stack.enter_context(queries.app)
+            found.append(queries)
+            continue
+        membership = replace(_membership(client, group_id, topic), assignor=assignor)
+        group = Group(client, stack.enter_context(Members(fleet, membership)))
+        for name in ("first", "second"):
+            group.members.join(name, client)
+        found.append(group)
+    return found
 
 
 def _membership(client: str, group_id: str, topic: str) -> Membership:
@@ -100,11 +117,11 @@ def _way(cluster: Cluster, ways: Sequence[str], number: int) -> str:
     return possible[number % len(possible)]
 
 
-def _failover(stage: Stage, groups: list[Group], way: str, pauses: dict[str, list[float]]) -> int:
+def _failover(stage: Stage, groups: list[AnyGroup], way: str, pauses: dict[str, list[float]]) -> int:
     """Returns the commits that were acknowledged before it, all of which are still there after it."""
-    told = {group.name: group.members.ledger.committed() for group in groups}
+    told = {group.name: group.committed() for group in groups}
     began = time.monotonic()
-    down = _fail(stage, groups[0].members.group, way)
+    down = _fail(stage, groups[0].group_id, way)
     _wait_all(stage, groups, began, pauses)
     for group in groups:
         _check_commits(stage.cluster, group, told[group.name])
@@ -125,14 +142,14 @@ def _fail(stage: Stage, group: str, way: str) -> int | None:
     return coordinator
 
 
-def _wait_all(stage: Stage, groups: Iterable[Group], began: float, pauses: dict[str, list[float]]) -> None:
+def _wait_all(stage: Stage, groups: Iterable[AnyGroup], began: float, pauses: dict[str, list[float]]) -> None:
     """Each group has read, and committed, of every partition what was written after the failover; when was that?"""
     waiting = {group.name: group for group in groups}
     stage.until("all partitions are written to", lambda: len(stage.writer.since(began)) == stage.writer.partitions)
     goal = {(stage.topic, partition): offset for partition, offset in stage.writer.since(began).items()}
 
-    def has_passed(group: Group) -> bool:
-        known = group.members.ledger.committed()
+    def has_passed(group: AnyGroup) -> bool:
+        known = group.committed()
         return all(known.get(place, 0) > offset for place, offset in goal.items())
 
     def all_go_on() -> bool:
@@ -145,12 +162,12 @@ def _wait_all(stage: Stage, groups: Iterable[Group], began: float, pauses: dict[
     stage.until("all read and commit", all_go_on)
 
 
-def _check_commits(cluster: Cluster, group: Group, told: dict[tuple[str, int], int]) -> None:
+def _check_commits(cluster: Cluster, group: AnyGroup, told: dict[tuple[str, int], int]) -> None:
     found: dict[tuple[str, int], int] = {}
 
     def is_loaded() -> bool:
         nonlocal found
-        found = cluster.committed(group.members.group)
+        found = cluster.committed(group.group_id)
         return bool(found) or not told
 
     cluster.wait(f"the offsets of {group.name} are to be had", is_loaded)

@@ -10,15 +10,17 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self
 
 from equipoise.process_guard import GuardedProcess
 from equipoise.server_process import HOST
 from equipoise.wire.errors import EquipoiseError
+from proving.cluster import Cluster
 from proving.fetched import jars
 from proving.kafka_cluster import KafkaCluster
+from proving.members.events import Place
 from proving.spark_cluster import SparkCluster
 from proving.tree import python_module, with_tree
 from proving.trials.accounts import Account
@@ -178,6 +180,33 @@ def _queries(kafka: KafkaCluster, spark: SparkCluster, home: Path, topic: str) -
     ]
 
 
+class Queries(Files):
+    """Two queries as members of a group, on Spark in one process."""
+
+    def __init__(self, cluster: Cluster, home: Path, topic: str, group_id: str) -> None:
+        super().__init__("spark", home, "spark-*")
+        self.group_id = group_id
+        self._cluster = cluster
+        self._committed: dict[Place, int] = {}
+        source = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": topic}
+        source |= {"startingOffsets": "earliest", "group.id": group_id}
+        names = ("spark-0", "spark-1")
+        queries = {name: _query("equipoise", source, "json", {"path": f"{home}/{name}"}) for name in names}
+        self.app = _application("local[2]", home, queries, with_connector=False)
+
+    def committed(self) -> dict[Place, int]:
+        """What the cluster says, for a query tells nobody; while it does not answer, what it said last."""
+        with suppress(EquipoiseError, OSError):
+            self._committed = self._cluster.committed(self.group_id) or self._committed
+        return self._committed
+
+    def check(self) -> None:
+        self.app.check()
+
+    def end(self) -> None:
+        self.app.stop()
+
+
 def queries_of_a_log_that_is_cut(kafka: KafkaCluster, home: Path, topic: str) -> Made:
     """A member of a group, and a query of Spark's own connector, on Spark in one process. Both are told to go on."""
     source = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": topic, "startingOffsets": "earliest"}
@@ -191,9 +220,10 @@ def queries_of_a_log_that_is_cut(kafka: KafkaCluster, home: Path, topic: str) ->
     return app, [Files(MEMBERS, home, "members-*"), Files(OFFICIAL, home, "official")]
 
 
-def _application(master: str, home: Path, queries: Mapping[str, Any]) -> Application:
+def _application(master: str, home: Path, queries: Mapping[str, Any], *, with_connector: bool = True) -> Application:
     settings = {f"spark.{name}": value for name, value in _SETTINGS.items()}
-    settings["spark.jars"] = ",".join(map(str, jars("spark").glob("*.jar")))
+    if with_connector:
+        settings["spark.jars"] = ",".join(map(str, jars("spark").glob("*.jar")))
     given = {"master": master, "home": str(home), "settings": settings, "queries": queries, "trigger": TRIGGER}
     return Application("queries", python_module("proving.trials.spark_app", json.dumps(given)), home)
 

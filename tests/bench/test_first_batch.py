@@ -28,7 +28,12 @@ time.sleep(600)
 
 
 def test_the_aims_are_those_of_the_ratios() -> None:
-    assert {one.key: one.aim for one in figures() if one.aim is not None} == {"ours_ratio": 0.9, "member_ratio": 0.85}
+    assert {one.key: one.aim for one in figures() if one.aim is not None} == {
+        "ours_ratio": 0.9,
+        "member_ratio": 0.85,
+        "not_warmed_ratio": 0.9,
+        "member_not_warmed_ratio": 0.85,
+    }
 
 
 def test_a_busy_child_has_a_lane_of_its_own() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.coordinator.shard import Status
+from equipoise.coordinator.shard_state import Status
 from equipoise.security.acls import Acl
 from equipoise.security.acls import AclOperation as Op
 from equipoise.wire.apis.k16_list_groups import ListGroupsRequest, ListGroupsResponse

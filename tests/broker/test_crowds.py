@@ -15,7 +15,8 @@ from equipoise.broker.groups import shards
 from equipoise.broker.handlers import HANDLERS
 from equipoise.broker.server import Server
 from equipoise.coordinator.consumer.group import ConsumerGroup
-from equipoise.coordinator.shard import Shard, Status
+from equipoise.coordinator.shard import Shard
+from equipoise.coordinator.shard_state import Status
 from equipoise.wire.apis.k13_leave_group import LeaveGroupRequest, MemberIdentity
 from equipoise.wire.apis.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from equipoise.wire.errors import ErrorCode

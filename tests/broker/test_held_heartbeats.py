@@ -73,18 +73,19 @@ class Skipping(Client):
         return holds
 
 
-def longest(interval: float) -> float:
+def longest(interval: float, margin_ms: int = 100) -> float:
     """A tenth of a second less than the interval, and at least nine tenths of it; in milliseconds."""
-    return max(interval * 900, interval * 1000 - 100)
+    return max(interval * 900, interval * 1000 - margin_ms)
 
 
 def test_a_client_that_skips_none_is_held_for_most_of_an_interval_that_was_seen_twice() -> None:
-    """In the rest of the interval it could not be told anything. librdkafka would skip one if its answer were late."""
+    """In the rest of the interval it could not be told anything."""
     assert Client("apache-kafka-java").beats(3, 6, 9, 12) == [FIRST, 2700, 2900, 2900]
 
 
-def test_a_first_hold_is_short_and_then_nine_tenths_of_the_interval() -> None:
-    assert Client().beats(0, 3, 6) == [FIRST, 2700, 2700]
+def test_a_first_hold_is_short_and_then_most_of_the_interval() -> None:
+    """Nine tenths, as long as the interval was seen once. librdkafka would skip a heartbeat if its answer were late."""
+    assert Client().beats(0, 3, 6, 9) == [FIRST, 2700, 2850, 2850]
 
 
 @pytest.mark.parametrize("software", ["", "kgo", "sarama", "kafkajs"])
@@ -117,9 +118,9 @@ def test_a_client_that_skips_heartbeats_is_held_too_long_once_at_most(interval: 
     """Its first heartbeat comes at once, and says nothing of its interval."""
     holds = Skipping().run(interval, 12)
     assert holds[0] == FIRST
-    limit = min(interval * 900, 5000)
+    limit = min(longest(interval, 150), 5000)
     assert max(holds[1:]) <= limit
-    assert holds[2:] == [limit] * 10
+    assert holds[3:] == [limit] * 9
 
 
 def test_our_own_client_is_told_of_what_follows_its_first_assignment() -> None:
@@ -129,15 +130,15 @@ def test_our_own_client_is_told_of_what_follows_its_first_assignment() -> None:
 
 
 def test_another_interval_is_looked_at_without_a_hold_and_then_used() -> None:
-    assert Client().beats(0, 2, 4, 6) == [FIRST, 0, 1800, 1800]
+    assert Client().beats(0, 2, 4, 6) == [FIRST, 0, 1800, 1850]
 
 
 def test_a_longer_interval_is_learnt_the_same_way_up_to_the_setting() -> None:
-    assert Client().beats(0, 4, 8, 12, 22, 32) == [FIRST, 3600, 3600, 3600, 0, 5000]
+    assert Client().beats(0, 4, 8, 12, 22, 32) == [FIRST, 3600, 3850, 3850, 0, 5000]
 
 
 def test_a_heartbeat_that_is_a_little_late_does_not_make_the_interval_longer() -> None:
-    assert Client().beats(0, 3.1, 6.1, 9.1) == [FIRST, 2790, 2700, 2700]
+    assert Client().beats(0, 3.1, 6.1, 9.1) == [FIRST, 2790, 2850, 2850]
 
 
 def test_a_rebalance_in_between_says_nothing_of_the_interval() -> None:
@@ -145,11 +146,11 @@ def test_a_rebalance_in_between_says_nothing_of_the_interval() -> None:
     client = Client()
     assert client.beats(0, 3) == [FIRST, 2700]
     note_rejoin(client.member)
-    assert client.beats(6.4, 9.4) == [2700, 2700]
+    assert client.beats(6.4, 9.4) == [2700, 2850]
 
 
 def test_a_skipped_beat_is_no_interval() -> None:
-    assert Client().beats(0, 3, 6, 12, 15, 18) == [FIRST, 2700, 2700, 0, 2700, 2700]
+    assert Client().beats(0, 3, 6, 12, 15, 18) == [FIRST, 2700, 2850, 0, 2700, 2700]
 
 
 def test_a_skipped_beat_makes_holds_shorter() -> None:
@@ -169,13 +170,18 @@ def told(client: Client, *times: float, interval: int = 0) -> list[int]:
 
 def test_members_of_consumer_groups_are_held_for_most_of_the_interval_that_they_are_told() -> None:
     assert told(Client("equipoise"), 0, 5, 10, 20, 25) == [4900, 4900, 4900, 4500, 4500], "it has skipped one"
-    assert told(Client("librdkafka"), 0, 5, 10) == [4500, 4500, 4500]
+    assert told(Client("librdkafka"), 0, 5, 10, 20, 25) == [4500, 4500, 4500, 4500, 4500]
 
 
-@pytest.mark.parametrize(("software", "limit"), [("apache-kafka-java", 225), ("librdkafka", 4500)])
-def test_java_is_not_held_beyond_the_interval_that_it_was_told(software: str, limit: int) -> None:
-    """Its threads do not rest while a heartbeat is due and another one is in flight."""
+@pytest.mark.parametrize(("software", "limit"), [("apache-kafka-java", 225), ("librdkafka", 0), ("equipoise", 4900)])
+def test_who_is_not_held_beyond_the_interval_that_it_was_told(software: str, limit: int) -> None:
+    """Java's threads do not rest while a heartbeat is due and another one is in flight. librdkafka gives a heartbeat up
+    after that interval, and its connection with it."""
     assert told(Client(software), 0.25, interval=250) == [limit]
+
+
+def test_librdkafka_has_its_answer_half_a_second_before_it_gives_up() -> None:
+    assert told(Client("librdkafka"), 1, interval=1_000) == [500]
 
 
 def test_static_members_are_held_for_half_a_second_at_most() -> None:
@@ -192,7 +198,7 @@ def test_what_a_member_has_shown_outlives_its_connection() -> None:
     client.beats(0, 3)
     client.held_heartbeat = HeldHeartbeat()
     client.held_heartbeat.known_as("librdkafka")
-    assert client.beat(6) == 2700
+    assert client.beat(6) == 2850
 
 
 # -- on a broker

@@ -137,12 +137,19 @@ def test_levels_are_heeded(client: RawClient) -> None:
     assert all(strong < weak for weak, strong in sizes.values()), sizes
 
 
-def test_the_brokers_time_is_stamped_after_it(start: Start, connect: Connect) -> None:
-    client = connect(start(clock=StandingClock(NOW + 500)))
-    create_topic(client, configs={"compression.type": "lz4", "message.timestamp.type": "LogAppendTime"})
-    answer = produce(client, build_batch(RECORDS, codec=Codec.GZIP))
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_the_brokers_time_is_stamped_after_it(start: Start, connect: Connect, policy: str) -> None:
+    """The time of the wall, not of deadlines, which begins anywhere."""
+    clock = StandingClock(NOW)
+    clock.set_wall_clock(500)
+    client = connect(start(clock=clock))
+    settings = {"compression.type": "lz4", "message.timestamp.type": "LogAppendTime", "cleanup.policy": policy}
+    create_topic(client, configs=settings)
+    records = [record._replace(key=b"k") for record in RECORDS]
+    answer = produce(client, build_batch(records, codec=Codec.GZIP))
     assert answer.log_append_time_ms == NOW + 500
     assert {record.timestamp for record in read_partition(client)} == {NOW + 500}
+    assert [header.max_timestamp for header in headers(client)] == [NOW + 500]
 
 
 def test_what_becomes_too_large_is_refused(client: RawClient) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -271,32 +272,63 @@ def test_two_producers_in_one_request(producer: TransactionalProducer) -> None:
     assert errors == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
 
 
-def test_a_batch_that_waits_is_verified_when_it_is_appended(client: RawClient) -> None:
-    """Rule T.62: a compressed batch of a compacted topic is looked into on a thread first."""
+def test_a_batch_that_waits_is_verified_when_it_is_appended(
+    broker: Broker, client: RawClient, connect: Connect
+) -> None:
+    """Rule T.62: a compressed batch of a compacted topic is looked into on a thread, which is held here until the
+    transaction has ended."""
     create_topic(client, configs={"cleanup.policy": "compact"})
     producer = TransactionalProducer(client, version=TV1)
     producer.init()
-
-    def request() -> ProduceRequest:
-        asked = producer.request(T0)
-        batch = batch_of(
-            b"x" * 20_000,
-            key=b"k",
-            producer_id=producer.producer_id,
-            producer_epoch=producer.epoch,
-            base_sequence=0,
-            transactional=True,
-        )
-        asked.topic_data[0].partition_data[0].records = bytes(batch)
-        return asked
-
-    def produce() -> int:
-        (topic,) = client.call(request(), TV1).responses
-        return int(topic.partition_responses[0].error_code)
-
-    assert produce() == ErrorCode.TRANSACTION_ABORTABLE
     producer.add()
-    assert produce() == OK
+    released = threading.Event()
+
+    def wait(_: object) -> None:
+        released.wait(60)
+
+    def hold(server: Server) -> None:
+        thread = server.validation_queue.thread
+        thread.begin(thread.run(wait))
+
+    broker.call(hold)
+    producer.client = connect(broker)
+    client.send(keyed_request(producer), TV1)
+    eventually(
+        lambda: broker.call(lambda server: server.validation_queue.is_busy(server.topics.partition(*T0))),
+        "the batch waits",
+    )
+    assert producer.end() == OK
+    eventually(lambda: producer.describe().transaction_state == "CompleteCommit", "the transaction has ended")
+    released.set()
+    (topic,) = client.receive().responses
+    assert topic.partition_responses[0].error_code == ErrorCode.TRANSACTION_ABORTABLE
+
+
+def keyed_request(producer: TransactionalProducer) -> ProduceRequest:
+    """Large enough that the thread looks into it."""
+    asked = producer.request(T0)
+    batch = batch_of(
+        b"x" * 20_000,
+        key=b"k",
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        base_sequence=0,
+        transactional=True,
+    )
+    asked.topic_data[0].partition_data[0].records = bytes(batch)
+    return asked
+
+
+def test_a_repeated_batch_of_an_ended_transaction_is_verified_first(producer: TransactionalProducer) -> None:
+    """Rule T.59: the log would take it for a duplicate and answer with its first offset."""
+    producer.add(T0)
+    first = producer.request(T0)
+    assert producer.client.call(first, TV1).responses[0].partition_responses[0].error_code == OK
+    assert producer.client.call(first, TV1).responses[0].partition_responses[0].error_code == OK
+    assert producer.end(version=4) == OK
+    eventually(lambda: producer.describe().transaction_state == "CompleteCommit", "the transaction has ended")
+    (answer,) = producer.client.call(first, TV1).responses[0].partition_responses
+    assert answer.error_code == ErrorCode.TRANSACTION_ABORTABLE
 
 
 # -- time, deletion, restarts

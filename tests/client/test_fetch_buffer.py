@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import struct
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -554,3 +555,36 @@ def test_a_thread_that_seeks_and_one_that_takes_lose_nothing_after_the_last_seek
     assert buffer.subscriptions.ready == {}
     feed()
     assert sorted(one.offset for one in buffer.fetch_buffer.take(100)) == sorted(2 * list(range(1000, 1050)))
+
+
+def test_the_collector_rests_while_records_are_made() -> None:
+    collections = 0
+
+    def count(phase: str, info: dict[str, int]) -> None:
+        nonlocal collections
+        collections += phase == "start"
+
+    buffer = Buffer(A)
+    buffer.add(A, batch(0, 5000))
+    gc.callbacks.append(count)
+    try:
+        assert len(buffer.fetch_buffer.take(5000)) == 5000
+        assert collections <= 1  # where it begins again
+        assert gc.isenabled()
+    finally:
+        gc.callbacks.remove(count)
+
+
+def test_a_failure_leaves_the_collector_as_it_was() -> None:
+    buffer = Buffer(A)
+    buffer.failure(A, FetchFailure(NoOffsetForPartitionError([A]), passes=False))
+    with pytest.raises(NoOffsetForPartitionError):
+        buffer.fetch_buffer.take(1)
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with pytest.raises(NoOffsetForPartitionError):
+            buffer.fetch_buffer.take(1)
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

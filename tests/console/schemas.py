@@ -8,7 +8,7 @@ import typing
 from enum import Enum
 from typing import Any
 
-from equipoise.client.admin_transactions import ProducerDescription, TransactionListing
+from equipoise.client.admin_transactions import OpenTransaction, ProducerDescription, TransactionListing
 from equipoise.console.commands.groups.reset import Change
 from equipoise.coordinator.reasons import Cause
 from equipoise.simulate.plan import Planned, PlanSettings
@@ -152,6 +152,7 @@ def _transactions() -> dict[str, Schema]:
         "transactions": _list(_object(TransactionListing)),
         "described": _list(_of_rows(described | {"partitions": _list(place)})),
         "producers": _list(_object(ProducerDescription)),
+        "open": _list(_of_rows(_object(OpenTransaction)["properties"] | {"topic": _TEXT, "partition": _NUMBER})),
     }
 
 

@@ -28,7 +28,7 @@ from equipoise.views.model import Ms, Source
 from equipoise.watching.access import Access
 from equipoise.watching.store import Store
 from equipoise.watching.watcher import Watched, watching
-from equipoise.wire.errors import UsageError
+from equipoise.wire.errors import KafkaError, UsageError
 from tests.commands import Command
 from tests.test_documents import table
 from tests.views.test_timeline import rebalance as journal_row
@@ -288,23 +288,61 @@ def test_a_broker_serves_its_own_figures() -> None:
                 with Producer(bootstrap_servers=address) as producer:
                     producer.send("orders", b"x" * 100).result(PATIENCE_S)
                 admin.commit_offsets("billing", {TopicPartition("orders", 0): 0})
-                found = samples(get(f"http://127.0.0.1:{port}/metrics")[1])
+                with Producer(bootstrap_servers=address, transactional_id="bills") as producer:
+                    producer.begin_transaction()
+                    producer.send("orders", b"y", partition=1).result(PATIENCE_S)
+                    found = samples(get(f"http://127.0.0.1:{port}/metrics")[1])
             assert of(found, "broker_requests_total", api="CreateTopics") == 1
-            assert of(found, "broker_requests_total", api="Produce") == 1
+            assert of(found, "broker_requests_total", api="Produce") == 2
             assert of(found, "broker_groups") == 1
             assert (of(found, "broker_topics") or 0) >= 2
             assert (of(found, "broker_connections") or 0) >= 1
             assert (of(found, "broker_received_bytes_total") or 0) > 100
             assert (of(found, "broker_log_bytes") or 0) > 100
             assert (of(found, "broker_sent_bytes_total") or 0) > 100
-            assert of(found, "broker_request_seconds_count", api="Produce") == 1
-            assert of(found, "broker_request_seconds_bucket", api="Produce", le="+Inf") == 1
+            assert of(found, "broker_request_seconds_count", api="Produce") == 2
+            assert of(found, "broker_request_seconds_bucket", api="Produce", le="+Inf") == 2
             assert (of(found, "broker_request_seconds_sum", api="Produce") or 0) > 0
             names = {re.sub("_(bucket|count|sum)$", "", name) for name, _ in found}
             assert names == {row[0] for row in table("docs/metrics.md", "Broker")}
         finally:
             process.terminate()
             process.wait(PATIENCE_S)
+
+
+def test_a_broker_counts_transactions() -> None:
+    """Rule T.99. A reader of committed records waits for the open one, from its first record on."""
+    settings = {"transactional.id": "bills", "linger.ms": 0}
+    with Broker(topics={"orders": 2}) as broker:
+        metrics = broker.call(BrokerMetrics)
+
+        def figures() -> Samples:
+            return samples(broker.call(lambda server: metrics.text()).decode())
+
+        with Producer({"bootstrap.servers": broker.bootstrap_servers, **settings}) as producer:
+            for end in (producer.commit_transaction, producer.abort_transaction):
+                producer.begin_transaction()
+                producer.send("orders", b"1", partition=1).result(PATIENCE_S)
+                end()
+            producer.begin_transaction()
+            first = producer.send("orders", b"2", partition=1).result(PATIENCE_S)
+            producer.send("orders", b"3", partition=1).result(PATIENCE_S)
+            found = figures()
+            assert of(found, "broker_transactions_open") == of(found, "broker_unstable_partitions") == 1
+            assert of(found, "broker_unstable_records", topic="orders", partition="1") == 2
+            assert of(found, "broker_transactions_begun_total") == 3
+            assert (of(found, "broker_transaction_oldest_seconds") or 0) > 0
+            ended = {one: of(found, "broker_transactions_ended_total", reason=one) for one in ("committed", "aborted")}
+            assert (first.offset, ended) == (4, {"committed": 1, "aborted": 1})
+            with Producer({"bootstrap.servers": broker.bootstrap_servers, **settings}) as second:
+                second.init_transactions()
+            with pytest.raises(KafkaError):
+                producer.commit_transaction()
+        found = figures()
+        assert of(found, "broker_transactions_open") == of(found, "broker_unstable_partitions") == 0
+        assert of(found, "broker_unstable_records", topic="orders", partition="1") is None
+        assert of(found, "broker_transactions_ended_total", reason="fenced") == 1
+        assert (of(found, "broker_producers_fenced_total") or 0) >= 1
 
 
 def test_repeated_heartbeats_count_too() -> None:

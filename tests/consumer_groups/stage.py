@@ -26,7 +26,8 @@ from equipoise.coordinator.consumer.heartbeat import owned_partitions
 from equipoise.coordinator.consumer.member import ConsumerGroupMember
 from equipoise.coordinator.events import Event
 from equipoise.coordinator.metadata import EMPTY_IMAGE, TopicImage
-from equipoise.coordinator.shard import Shard, Status
+from equipoise.coordinator.shard import Shard
+from equipoise.coordinator.shard_state import Status
 from equipoise.coordinator.step import Caller, Step, Write
 from equipoise.wire.apis.k08_offset_commit import (
     OffsetCommitRequest,

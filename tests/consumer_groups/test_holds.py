@@ -321,6 +321,66 @@ def test_a_large_target_does_not_outlive_what_it_rests_on(monkeypatch: pytest.Mo
     assert (len(a.partitions), len(b.partitions)) == (4, 4)
 
 
+def large_target_made(monkeypatch: pytest.MonkeyPatch, *members: Member) -> None:
+    """All but the last record of the next target are made, and it takes effect with the next tick. A partition was
+    added: it gives the last member more, and leaves the others what they have."""
+    stage = members[0].stage
+    monkeypatch.setattr(epochs, "LARGE_GROUP", 2)
+    monkeypatch.setattr(epochs, "MANY_PARTITIONS", 6)
+    monkeypatch.setattr(epochs, "MADE_AT_ONCE", 1)
+    stage.set_topics(t=7)
+    for _ in members:
+        stage.run(stage.shard.tick(stage.now))
+    computed = stage.group.computed
+    assert computed is not None
+    assert (len(computed.left), computed.records) == (1, {})
+
+
+def test_who_goes_and_comes_back_while_a_target_is_made_waits_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule A12.7: the target it had is gone with it, though the new one is the same. `check` compares with the log."""
+    stage, members = settled("a", "b", "c")
+    large_target_made(monkeypatch, *members)
+    members[0].leave()
+    members[0].join("t")
+    stage.run(stage.shard.tick(stage.now))
+    assert stage.group.targets.keys() == set(stage.group.target_owners.values()) == {"b", "c"}
+    settle(stage, *members)
+    assert sorted(len(one.partitions) for one in members) == [2, 2, 3]
+
+
+def test_a_static_member_replaced_while_a_target_is_made_gets_what_it_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule A12.7: the target on its way does not know the successor, whom no epoch tells of. It is computed anew."""
+    stage = Stage(TIMER, t=6)
+    a, b, s = stage.member("a"), stage.member("b"), stage.member("s", instance="i")
+    for one in (a, b, s):
+        one.join("t")
+    settle(stage, a, b, s)
+    large_target_made(monkeypatch, a, b, s)
+    s.leave(epoch=-2)
+    new = stage.member("s2", instance="i")
+    new.join("t")
+    assert stage.group.computed is None
+    settle(stage, a, b, new)
+    assert sorted(len(one.partitions) for one in (a, b, new)) == [2, 2, 3]
+
+
+def test_a_large_target_that_cannot_be_written_has_never_been(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule A21.2: targets and the index of their owners are what they were, and the next try succeeds."""
+    stage, members = settled("a", "b", "c")
+    large_target_made(monkeypatch, *members)
+    before, owners = dict(stage.group.targets), dict(stage.group.target_owners)
+    stage.holds_writes = True
+    epochs_before = stage.epochs
+    stage.run(stage.shard.tick(stage.now))
+    assert stage.epochs[1] > epochs_before[1]
+    stage.fail()
+    assert (stage.epochs, stage.group.targets, stage.group.target_owners) == (epochs_before, before, owners)
+    stage.holds_writes = False
+    stage.advance(1_000)
+    settle(stage, *members)
+    assert sorted(len(one.partitions) for one in members) == [2, 2, 3]
+
+
 GATHERING = {
     **TIMER,
     "group_consumer_assignment_interval_ms": 1_000,

@@ -19,7 +19,7 @@ from tests.broker.calls import create_topic
 from tests.broker.conftest import eventually
 from tests.broker.rawclient import RawClient
 from tests.broker.transactional import TV1, TV2, TransactionalProducer
-from tests.crash.served import ServedBroker
+from tests.crash.warm import WarmBroker
 from tests.interop.transacting import COMMITTED, ConfluentTransactor
 
 PLACES = [("t", 0), ("t", 1)]
@@ -34,9 +34,9 @@ OK = ErrorCode.NONE
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[ServedBroker]:
+def broker(tmp_path: Path) -> Iterator[WarmBroker]:
     settings = {"transaction.state.log.num.partitions": 3, "offsets.topic.num.partitions": 3}
-    with ServedBroker(tmp_path / "data", tmp_path / "log", settings) as served:
+    with WarmBroker(tmp_path / "data", tmp_path / "log", settings) as served:
         with RawClient(served.address) as client:
             create_topic(client, partitions=len(PLACES))
         yield served
@@ -45,7 +45,7 @@ def broker(tmp_path: Path) -> Iterator[ServedBroker]:
 class Client:
     """A producer that connects again after each kill, and asks again while the coordinator is loaded."""
 
-    def __init__(self, broker: ServedBroker, version: int) -> None:
+    def __init__(self, broker: WarmBroker, version: int) -> None:
         self.broker = broker
         self.producer = TransactionalProducer(RawClient(broker.address), f"id-{version}", version)
         self.value = 0
@@ -81,7 +81,7 @@ class Client:
         one.client.send(request, 5 if one.version >= TV2 else 4)
 
 
-def read(broker: ServedBroker) -> list[list[bytes]]:
+def read(broker: WarmBroker) -> list[list[bytes]]:
     return [ConfluentTransactor.read(broker.address, *place, COMMITTED) for place in PLACES]
 
 
@@ -107,7 +107,7 @@ def transact(client: Client, until: str) -> None:
 
 
 @pytest.mark.parametrize("version", [TV1, TV2])
-def test_killed_at_every_step(broker: ServedBroker, version: int) -> None:
+def test_killed_at_every_step(broker: WarmBroker, version: int) -> None:
     """Rule T.77: what follows is what the client would do."""
     client = Client(broker, version)
     committed = 0
@@ -134,7 +134,7 @@ class Ledger:
         self.aborted: set[int] = set()
 
 
-def transact_for_ever(broker: ServedBroker, ledger: Ledger, stopping: threading.Event) -> None:
+def transact_for_ever(broker: WarmBroker, ledger: Ledger, stopping: threading.Event) -> None:
     """confluent-kafka, which asks again by itself; after a fatal error it begins anew."""
     number = 0
     while not stopping.is_set():
@@ -157,7 +157,7 @@ def has_more(ledger: Ledger, than: int) -> bool:
     return len(ledger.committed) > than
 
 
-def hunt(broker: ServedBroker, moments: random.Random, kills: int) -> None:
+def hunt(broker: WarmBroker, moments: random.Random, kills: int) -> None:
     ledger, stopping = Ledger(), threading.Event()
     thread = threading.Thread(target=transact_for_ever, args=(broker, ledger, stopping), daemon=True)
     thread.start()
@@ -177,13 +177,13 @@ def hunt(broker: ServedBroker, moments: random.Random, kills: int) -> None:
     assert not ledger.aborted & set(found[0])
 
 
-def test_killed_at_random_moments(broker: ServedBroker, moments: random.Random) -> None:
+def test_killed_at_random_moments(broker: WarmBroker, moments: random.Random) -> None:
     """Rule T.77."""
     hunt(broker, moments, 6)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_killed_500_times(broker: ServedBroker, moments: random.Random) -> None:
+def test_killed_500_times(broker: WarmBroker, moments: random.Random) -> None:
     """Rule T.77."""
     hunt(broker, moments, 500)

@@ -19,18 +19,18 @@ from tests.broker.calls import BY_NAME, create_topic, fetch_request, fetched, st
 from tests.broker.conftest import eventually
 from tests.broker.rawclient import RawClient
 from tests.broker.txn_calls import READ_COMMITTED, RawProducer, committed
-from tests.crash.served import ServedBroker
+from tests.crash.warm import WarmBroker
 from tests.log.txn_helpers import not_aborted
 
 PRODUCERS = 3
 PARTITIONS = 2
-LONGEST_LIFE = 0.4
+LONGEST_LIFE = 0.15
 SETTINGS = {"offsets.topic.num.partitions": 2, "transaction.state.log.num.partitions": 2}
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[ServedBroker]:
-    with ServedBroker(tmp_path / "data", tmp_path / "log", SETTINGS) as served:
+def broker(tmp_path: Path) -> Iterator[WarmBroker]:
+    with WarmBroker(tmp_path / "data", tmp_path / "log", SETTINGS) as served:
         yield served
         assert "Traceback" not in served.log.read_text()
 
@@ -86,21 +86,32 @@ class Transactor:
         self.sure[number] = commit
 
 
-def read_committed(client: RawClient, partition: int) -> list[str]:
-    """Once every transaction is over."""
-    values: list[str] = []
-    offset = 0
-    while True:
+class Reader:
+    """A reader of committed records. It goes on where it was when the broker was killed."""
+
+    def __init__(self) -> None:
+        self.values: list[list[str]] = [[] for _ in range(PARTITIONS)]
+        self._offsets = [0] * PARTITIONS
+
+    def read(self, client: RawClient) -> None:
+        """All there is, once every transaction is over."""
+        for partition in range(PARTITIONS):
+            while self._read(client, partition):
+                pass
+
+    def _read(self, client: RawClient, partition: int) -> bool:
+        offset = self._offsets[partition]
         request = fetch_request({("t", partition): offset}, isolation_level=READ_COMMITTED)
         data = fetched(client.call(request, BY_NAME))
         batches = stored(data)
         if not batches:
             assert offset == data.high_watermark
-            return values
+            return False
         listed = sorted((one.first_offset, one.producer_id) for one in data.aborted_transactions or ())
         found = not_aborted(batches, listed)
-        values += [(record.value or b"").decode() for record in found if record.offset >= offset]
-        offset = next_offset(batches)
+        self.values[partition] += [(one.value or b"").decode() for one in found if one.offset >= offset]
+        self._offsets[partition] = next_offset(batches)
+        return True
 
 
 def next_offset(batches: bytes) -> int:
@@ -113,14 +124,14 @@ def is_settled(client: RawClient) -> bool:
     return all(data.last_stable_offset == data.high_watermark for data in ends)
 
 
-def check(address: str, transactors: list[Transactor]) -> None:
+def check(address: str, transactors: list[Transactor], reader: Reader) -> None:
     with RawClient(address) as client:
         for one in transactors:
             RawProducer(client, one.name, bumps=one.bumps)  # aborts what is open
         eventually(lambda: is_settled(client), "all transactions are over")
-        partitions = [read_committed(client, partition) for partition in range(PARTITIONS)]
+        reader.read(client)
         for one in transactors:
-            check_transactor(client, one, partitions)
+            check_transactor(client, one, reader.values)
 
 
 def check_transactor(client: RawClient, one: Transactor, partitions: list[list[str]]) -> None:
@@ -134,8 +145,9 @@ def check_transactor(client: RawClient, one: Transactor, partitions: list[list[s
     assert offset == (seen[0][-1] if seen[0] else -1), f"{one.name}: records and offset disagree"
 
 
-def hunt(broker: ServedBroker, moments: random.Random, rounds: int) -> None:
+def hunt(broker: WarmBroker, moments: random.Random, rounds: int) -> None:
     transactors = [Transactor(broker.address, number, moments) for number in range(PRODUCERS)]
+    reader = Reader()
     with RawClient(broker.address) as client:
         create_topic(client, "t", PARTITIONS, {"internal.segment.bytes": "5000"})
     for _ in range(rounds):
@@ -147,15 +159,17 @@ def hunt(broker: ServedBroker, moments: random.Random, rounds: int) -> None:
         for one in transactors:
             one.join()
         broker.start()
-        check(broker.address, transactors)
+        check(broker.address, transactors, reader)
+    check(broker.address, transactors, Reader())  # who comes later reads the same
     assert all(any(one.sure.values()) for one in transactors)
+    print(f"{sum(map(len, reader.values))} records of {sum(one.next - 1 for one in transactors)} transactions")
 
 
-def test_kills_leave_whole_transactions(broker: ServedBroker, moments: random.Random) -> None:
-    hunt(broker, moments, rounds=5)
+def test_kills_leave_whole_transactions(broker: WarmBroker, moments: random.Random) -> None:
+    hunt(broker, moments, rounds=25)
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(3600)
-def test_five_hundred_kills_leave_whole_transactions(broker: ServedBroker, moments: random.Random) -> None:
+@pytest.mark.timeout(7200)
+def test_five_hundred_kills_leave_whole_transactions(broker: WarmBroker, moments: random.Random) -> None:
     hunt(broker, moments, rounds=500)

@@ -15,7 +15,8 @@ from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.incremental.calls import PATIENCE_MS
 from equipoise.coordinator.incremental.data import Stance
 from equipoise.coordinator.metadata import TopicPartition
-from equipoise.coordinator.shard import Shard, Status
+from equipoise.coordinator.shard import Shard
+from equipoise.coordinator.shard_state import Status
 from equipoise.coordinator.timers import TimerKind
 from equipoise.simulate import Clock, Network, World
 from equipoise.simulate.calls import Call

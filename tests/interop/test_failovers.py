@@ -13,7 +13,7 @@ import pytest
 from proving.equipoise_cluster import EquipoiseCluster
 from proving.fetched import Unavailable
 from proving.members.hosts import CONSUMER
-from proving.trials.failovers import CLIENTS, Outcome, groups_through_failovers
+from proving.trials.failovers import CLIENTS, SPARK, Outcome, groups_through_failovers
 
 PYTHON = ("equipoise", "confluent-kafka", "kafka-python", "aiokafka")
 _FEW, _MANY = 3, 100
@@ -40,7 +40,9 @@ def check(outcome: Outcome, clients: Sequence[str], failovers: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("clients", "failovers"), [(PYTHON, _FEW), (("java",), _FEW), (("kafkajs",), 1)], ids=["python", "java", "kafkajs"]
+    ("clients", "failovers"),
+    [(PYTHON, _FEW), (("java",), _FEW), (("kafkajs",), 1), ((SPARK,), _FEW)],
+    ids=["python", "java", "kafkajs", SPARK],
 )
 def test_a_few_failovers(tmp_path: Path, clients: Sequence[str], failovers: int) -> None:
     """A kill, a stop and a move. kafkajs needs seconds to get over each, on any cluster."""

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import shutil
-import threading
-from collections.abc import Sequence
-from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +12,6 @@ from equipoise.log.config import LogConfig
 from equipoise.log.partition import PartitionLog
 from equipoise.log.segment import LogSegment
 from equipoise.log.storage import disk as disk_module
-from equipoise.log.storage.disk import PartitionFiles
 from equipoise.wire.records.batch import (
     HEADER_SIZE,
     BatchHeader,
@@ -30,6 +24,7 @@ from equipoise.wire.records.batch import (
 )
 from equipoise.wire.records.build import Record
 from equipoise.wire.records.read import read_all
+from tests.log.compacting import COMPACT, compacted, roll, set_key, state
 from tests.log.log_helpers import (
     ALL,
     NOW,
@@ -37,39 +32,11 @@ from tests.log.log_helpers import (
     append,
     batch,
     offsets,
-    open_log,
     read_from,
     read_log,
     texts,
     values,
 )
-
-COMPACT = LogConfig(
-    cleanup_policy=frozenset({"compact"}), segment_bytes=300, delete_retention_ms=1000, min_cleanable_dirty_ratio=0.0
-)
-
-
-def set_key(log: PartitionLog, key: str, value: str | None, now: int = NOW) -> int:
-    pair = (key.encode(), None if value is None else value.encode())
-    return append(log, batch([pair], timestamps=[now]), now).base_offset
-
-
-def roll(log: PartitionLog) -> None:
-    """Puts everything so far where compaction may touch it."""
-    if log._segments[-1].size:
-        log._roll()
-    log.flush()
-
-
-def compacted(log: PartitionLog, now: int = NOW) -> int:
-    roll(log)
-    return log.compact(now)
-
-
-def state(records: Sequence[Record]) -> dict[bytes | None, bytes | None]:
-    """What a reader from the start believes in the end."""
-    found = {record.key: record.value for record in records}
-    return {key: value for key, value in found.items() if value is not None}
 
 
 def test_of_each_key_the_newest_record_survives_at_its_offset(medium: Medium) -> None:
@@ -383,142 +350,6 @@ def test_more_keys_than_memory_are_done_in_several_passes(medium: Medium, monkey
     assert texts(read_log(log)) == [str(number) for number in range(20, 30)]
 
 
-def test_views_of_the_old_segments_stay_valid(medium: Medium) -> None:
-    log = medium.open(dataclasses.replace(COMPACT, segment_bytes=1 << 20))
-    for number in range(3):
-        set_key(log, "k", str(number) * 100_000)
-    (view,) = log.read(0, 200_000, 3)[:1]
-    before = bytes(view)
-    compacted(log)
-    log.close()
-    assert bytes(view) == before
-
-
-def test_the_log_lives_on_while_a_thread_compacts(medium: Medium, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compaction_module, "_PAUSE_BYTES", 1)
-    log = medium.open(COMPACT)
-    for number in range(40):
-        set_key(log, f"key-{number % 5}", str(number))
-    roll(log)
-    compaction = log.begin_compaction(NOW)
-    assert compaction is not None
-    assert log.begin_compaction(NOW) is None
-    paused, go_on = threading.Event(), threading.Event()
-
-    def pause() -> None:
-        paused.set()
-        go_on.wait(60)
-
-    thread = threading.Thread(target=compaction.run, args=(pause,))
-    thread.start()
-    assert paused.wait(60)
-    for number in range(40, 50):
-        set_key(log, f"key-{number % 5}", str(number))
-    assert len(read_log(log)) == 50
-    go_on.set()
-    thread.join()
-    assert log.end_compaction(compaction) > 0
-    assert texts(read_log(log)) == [str(number) for number in range(35, 50)]
-
-
-def test_segments_deleted_meanwhile_do_not_come_back(medium: Medium) -> None:
-    both = dataclasses.replace(COMPACT, cleanup_policy=frozenset({"compact", "delete"}), retention_ms=1000)
-    log = medium.open(both)
-    for number in range(10):
-        set_key(log, "old", str(number), now=NOW)
-    roll(log)
-    for number in range(10):
-        set_key(log, "new", str(number), now=NOW + 1000)
-    roll(log)
-    compaction = log.begin_compaction(NOW)
-    assert compaction is not None
-    compaction.run()
-    assert log.enforce_retention(NOW + 1001) > 0
-    start = log.log_start_offset
-    log.end_compaction(compaction)
-    assert log.log_start_offset == start
-    assert min(offsets(read_log(log))) >= start
-    if medium.path is not None:
-        assert not list(medium.path.glob("*.cleaned"))
-
-
-def test_a_compaction_that_ends_after_the_log_was_closed_is_dropped(medium: Medium) -> None:
-    log = medium.open(COMPACT)
-    for number in range(10):
-        set_key(log, "k", str(number))
-    roll(log)
-    compaction = log.begin_compaction(NOW)
-    assert compaction is not None
-    compaction.run()
-    log.close()
-    log.end_compaction(compaction)
-    if medium.path is not None:
-        assert not list(medium.path.glob("*.cleaned"))
-        assert len(read_log(medium.open(COMPACT))) == 10
-
-
-def test_compacted_segments_are_known_to_be_clean_after_a_restart(disk: Medium) -> None:
-    log = disk.open(COMPACT)
-    for number in range(20):
-        set_key(log, f"key-{number % 4}", str(number))
-    set_key(log, "gone", None)
-    compacted(log, NOW)
-    expected = read_log(log)
-    log.close()
-    again = disk.open(COMPACT)
-    assert read_log(again) == expected
-    assert again.begin_compaction(NOW) is None
-    set_key(again, "other", "1")
-    compacted(again, NOW + 1000)
-    assert b"gone" not in [record.key for record in read_log(again)]
-
-
-@pytest.mark.parametrize("steps", range(8))
-def test_a_crash_at_any_step_of_the_replacement_loses_nothing(
-    disk: Medium, steps: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The directory is copied after that many changes of it, and opened as after a crash."""
-    assert disk.path is not None
-    log = disk.open(COMPACT)
-    for number in range(40):
-        set_key(log, f"key-{number % 5}", f"value-{number}")
-    set_key(log, "key-1", None)
-    roll(log)
-    expected = state(read_log(log))
-    crash = disk.path.with_name("crashed-0")
-    left = steps
-
-    def counted(change: object) -> object:
-        def counting(*args: object, **kwargs: object) -> object:
-            nonlocal left
-            if left == 0 and not crash.exists():
-                assert disk.path is not None
-                shutil.copytree(disk.path, crash)
-            left -= 1
-            return change(*args, **kwargs)  # type: ignore[operator]
-
-        return counting
-
-    compaction = log.begin_compaction(NOW)
-    assert compaction is not None
-    compaction.run()
-    monkeypatch.setattr(Path, "unlink", counted(Path.unlink))
-    monkeypatch.setattr(Path, "replace", counted(Path.replace))
-    log.end_compaction(compaction)
-    monkeypatch.undo()
-    assert crash.exists()
-    crashed = open_log(crash, COMPACT)
-    assert state(read_log(crashed)) == state(read_log(log)) == expected
-    assert crashed.log_end_offset == 41
-    segments = crashed._segments
-    assert all(one.end_offset <= two.base_offset for one, two in pairwise(segments))
-    names = sorted(path.name for path in crash.glob("*.log"))
-    assert names == [f"{segment.base_offset:020d}.log" for segment in segments if segment.size]
-    compacted(crashed)
-    assert state(read_log(crashed)) == expected
-    crashed.close()
-
-
 def test_control_batches_are_kept(medium: Medium) -> None:
     log = medium.open(COMPACT)
     marker = batch([(b"k", b"marker")])
@@ -549,18 +380,6 @@ def check_segment(segment: LogSegment) -> None:
             assert crc_of(view, position, header.size) == header.crc
             if header.record_count == header.last_offset_delta + 1:
                 validate(view, position, len(view))
-
-
-def test_a_leftover_of_an_earlier_attempt_is_overwritten(disk: Medium) -> None:
-    assert disk.path is not None
-    log = disk.open(COMPACT)
-    for number in range(10):
-        set_key(log, "k", str(number))
-    roll(log)
-    (disk.path / f"{0:020d}.log.cleaned").write_bytes(b"x" * 5000)
-    log.compact(NOW)
-    assert texts(read_log(log)) == ["9"]
-    assert isinstance(log._files, PartitionFiles)
 
 
 def headers_read(log: PartitionLog, offset: int, max_bytes: int = ALL) -> list[BatchHeader]:

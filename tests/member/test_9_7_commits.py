@@ -337,6 +337,27 @@ def test_9_7_cooperative_revoked_while_it_waits_it_names_what_was_lost() -> None
     assert "Not committed: t-0." in str(commit.error)
 
 
+def test_9_7_cooperative_revoked_and_assigned_again_in_one_generation_it_is_out_of_date() -> None:
+    """An incremental group answers several joins with one generation. The member reads on from the committed offset,
+    which a commit from before would move."""
+    solo = cooperative().stable(0, 1)
+    solo.do(solo.member.enforce_rebalance("now", solo.now))
+    commit = solo.commit(p0=5, p1=6)
+    solo.subscribe("u")  # gives both up as soon as the join is answered
+    solo.join(1)
+    solo.poll()
+    assert solo.told == [("on_revoked", places(0, 1))]
+    solo.subscribe("t")
+    solo.join(1)  # with the old subscription: it joins once more
+    solo.poll()
+    solo.join(1)
+    solo.sync(0, 1)
+    assert solo.asked(OffsetCommitRequest) is None
+    assert failure(commit) is CommitFailure.PARTITIONS_LOST
+    assert isinstance(commit.error, CommitFailedError)
+    assert commit.error.partitions == places(0, 1)
+
+
 def test_9_7_cooperative_overtaken_by_its_own_join_it_is_made_before_others_get_what_was_revoked() -> None:
     """Commits and joins have connections of their own."""
     solo = cooperative().stable(0, 1)

@@ -6,9 +6,11 @@ from __future__ import annotations
 import dataclasses
 import re
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 
 import pytest
 
@@ -17,7 +19,7 @@ from proving.members.events import Place
 from proving.members.fleet import Fleet, Members, places_of
 from proving.members.security import Security
 from proving.members.view import committed
-from proving.secured_broker import ACLS, OPEN, REAUTHENTICATION_MS, SecuredEquipoise
+from proving.secured_broker import ACLS, ENDING_MS, OPEN, REAUTHENTICATION_MS, SecuredEquipoise
 from tests.proving.needed import needed
 from tests.proving.secured_failures import OWN_ASSIGNOR, fail, make_topics
 
@@ -26,6 +28,7 @@ WAYS = ("RENEWED", "SCRAM-SHA-512", "SCRAM-SHA-256", "TLS", "MUTUAL", "PLAIN", "
 PARTITIONS, RECORDS = 2, 250
 AT_A_TIME = 8
 LIVES, PER_LIFE = 3, 5  # of sessions while a group goes on; rounds of records in each
+ENDING_LIVES = 2  # so one ends in between, at least
 # aiokafka renews no session. Its connections are closed when one has ended, and with them goes a LeaveGroup at times.
 GIVEN_UP_MS = 10_000
 
@@ -72,7 +75,7 @@ def play(broker: SecuredEquipoise, fleet: Fleet, client: str, way: str) -> None:
         members.produce("producer", client, places, RECORDS)
         rows = {(*place, offset) for place in places for offset in range(RECORDS)}
         members.wait_read(rows)
-        written = RECORDS + (outlive_sessions(members, places) if way == "RENEWED" else 0)
+        written = RECORDS + (outlive(broker, members, client, places) if way == "RENEWED" else 0)
         members.close("first")
         members.wait_settled(places)
         members.produce("next producer", client, places, RECORDS)
@@ -82,19 +85,31 @@ def play(broker: SecuredEquipoise, fleet: Fleet, client: str, way: str) -> None:
 
 
 def security_of(broker: SecuredEquipoise, client: str, way: str) -> Security:
-    known = broker.security(way)
+    known = broker.security("ENDING" if way == "RENEWED" and not renews(client) else way)
     if known.mechanism is not None and way == "RENEWED" and is_refused(client, known.mechanism):
         return dataclasses.replace(known, mechanism="PLAIN")
     return known
 
 
-def outlive_sessions(members: Members, places: set[Place]) -> int:
+def outlive(broker: SecuredEquipoise, members: Members, client: str, places: set[Place]) -> int:
+    """A client that renews outlives several sessions; another is cut off once at least, and goes on by itself."""
+    if renews(client):
+        return outlive_sessions(members, places, LIVES, REAUTHENTICATION_MS)
+    written = outlive_sessions(members, places, ENDING_LIVES, ENDING_MS)
+    members.wait_until("the broker ends a session", lambda: "has not authenticated again" in broker.log.read_text())
+    if client == "kcat":
+        for name in members.names:
+            wait_for_trouble(members, name, "Disconnected")
+    return written
+
+
+def outlive_sessions(members: Members, places: set[Place], lives: int, life_ms: int) -> int:
     """Records flow while sessions end, one after the other: each is read, and the group has nothing to do."""
-    since, began, rounds = members.now, time.monotonic(), LIVES * PER_LIFE
+    since, began, rounds = members.now, time.monotonic(), lives * PER_LIFE
     for number in range(1, rounds + 1):
         members.fleet.produce(places, 1)
         members.wait_read({(*place, RECORDS + number - 1) for place in places})
-        next_at = began + number * REAUTHENTICATION_MS / 1000 / PER_LIFE
+        next_at = began + number * life_ms / 1000 / PER_LIFE
         members.wait_until("it is time for more", lambda next_at=next_at: time.monotonic() >= next_at)  # type: ignore[misc]
     assert not any(members.rebalances(name, since) for name in members.names)
     return rounds
@@ -107,13 +122,22 @@ def played(broker: SecuredEquipoise, fleet: Fleet) -> Iterator[dict[Cell, Future
         yield {(client, way): threads.submit(play, broker, fleet, client, way) for way in WAYS for client in CLIENTS}
 
 
+def renews(client: str) -> bool:
+    """Whether it authenticates again on a connection (KIP-368): librdkafka does from 2.2.0 on."""
+    return client != "aiokafka" and (client != "kcat" or librdkafka_of_kcat() >= (2, 2, 0))
+
+
 def is_refused(client: str, way: str) -> bool:
     """librdkafka before 2.6.1 repeats its nonce in the last message of SCRAM. Kafka 4.0 and later refuse that."""
-    if client != "kcat" or not way.startswith("SCRAM"):
-        return False
+    return client == "kcat" and way.startswith("SCRAM") and librdkafka_of_kcat() < (2, 6, 1)
+
+
+@cache
+def librdkafka_of_kcat() -> tuple[int, ...]:
+    """Its version; without kcat the newest there can be."""
     said = subprocess.run(["kcat", "-V"], capture_output=True, text=True, check=False).stdout
     found = re.search(r"librdkafka (\d+)\.(\d+)\.(\d+)", said)
-    return found is not None and tuple(map(int, found.groups())) < (2, 6, 1)
+    return (sys.maxsize,) if found is None else tuple(map(int, found.groups()))
 
 
 @pytest.mark.kafka

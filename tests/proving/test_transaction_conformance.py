@@ -23,8 +23,9 @@ def test_a_random_script_is_made_of_its_seed() -> None:
 
 @pytest.mark.kafka
 @pytest.mark.timeout(1800)
-def test_every_answer_is_kafkas() -> None:
-    summary = needed(lambda: run(os.environ.get("EQUIPOISE_SEED"), STEPS))
+@pytest.mark.parametrize("seed", ["1", pytest.param(None, id="new", marks=pytest.mark.soak)])
+def test_every_answer_is_kafkas(seed: str | None) -> None:
+    summary = needed(lambda: run(os.environ.get("EQUIPOISE_SEED", seed), STEPS))
     print(summary.text())
     assert summary.is_good, summary.text()
     assert summary.scripts == len(all_scripts())

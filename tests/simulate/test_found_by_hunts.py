@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
+from equipoise.console import words
 from equipoise.coordinator.config import GroupConfig
 from equipoise.simulate import World
 from equipoise.simulate.hunt import draw, run
+from equipoise.simulate.scripts.runner import play
 from equipoise.wire.errors import ErrorCode
 
 INCREMENTAL = GroupConfig(group_initial_rebalance_delay_ms=0, group_rebalance_incremental="all")
+FOUND = sorted(Path(__file__).with_name("found").glob("*.txt"))
+
+
+@pytest.mark.parametrize("file", FOUND, ids=lambda file: file.stem)
+def test_the_shortest_schedule_of_a_broken_rule(file: Path) -> None:
+    """Written by `equipoise simulate check --save`, and played anew when the rule held again."""
+    script = file.read_text(encoding="utf-8")
+    assert "\n".join(play(script, file.name, words)) + "\n" == script
+    assert "broken:" not in script
 
 
 def test_a_log_that_refuses_is_not_asked_again_without_a_pause() -> None:

@@ -19,6 +19,7 @@ from tests.client.writing import produce
 from tests.spark.conftest import create
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "spark.md"
+SPARK = "/nowhere/spark"
 VARIABLES = "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"
 
 
@@ -34,6 +35,7 @@ def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
 class Builder:
     def __init__(self) -> None:
         self.options: dict[str, str] = {}
+        self._options: dict[str, str] = {}  # as PySpark's has it
 
     def config(self, name: str, value: str) -> Builder:
         self.options[name] = value
@@ -46,6 +48,22 @@ def test_tuned_names_this_python_where_nobody_has(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PYSPARK_PYTHON", "./environment/bin/python")
     tuned(Builder())
     assert os.environ["PYSPARK_PYTHON"] == "./environment/bin/python"
+
+
+def test_tuned_gives_a_local_master_the_installed_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = Builder()
+    builder._options["spark.master"] = "local[2]"
+    tuned(builder)
+    program = os.environ["PYSPARK_PYTHON"]
+    assert Path(program).name == "python"
+    archives = f"{SPARK}/python/lib/pyspark.zip:{SPARK}/python/lib/py4j-0.10.9.9-src.zip:{SPARK}/jars/spark-core_2.jar"
+    monkeypatch.setenv("PYTHONPATH", f"{archives}:/a b/mine.zip:/opt/of mine")
+    asked = "import sys, pyspark; print(sys.executable, pyspark.__file__, *sys.path, sep='\\n')"
+    found = subprocess.run([program, "-c", asked], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert found[0] == sys.executable
+    assert ".zip" not in found[1]
+    assert not {one for one in found[2:] if SPARK in one}
+    assert [one for one in found[2:] if "mine" in one] == ["/a b/mine.zip", "/opt/of mine"]  # after the driver's own
 
 
 def names() -> list[str]:

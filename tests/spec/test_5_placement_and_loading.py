@@ -9,7 +9,7 @@ import pytest
 
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.placement import java_hash, partition_for
-from equipoise.coordinator.shard import Status
+from equipoise.coordinator.shard_state import Status
 from equipoise.wire.errors import ErrorCode, ProtocolError
 from equipoise.wire.offsets_records import (
     CoordinatorRecord,

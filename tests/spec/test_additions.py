@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from equipoise.coordinator.classic.states import State
-from equipoise.coordinator.shard import Status
+from equipoise.coordinator.shard_state import Status
 from equipoise.coordinator.timers import TimerKey, TimerKind
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
 from equipoise.wire.errors import ErrorCode

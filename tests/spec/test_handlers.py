@@ -15,7 +15,7 @@ import pytest
 from equipoise.broker import Broker
 from equipoise.broker.groups.shards import OFFSETS_TOPIC
 from equipoise.broker.server import Server
-from equipoise.coordinator.shard import Status
+from equipoise.coordinator.shard_state import Status
 from equipoise.security.acls import AclOperation, Resource
 from equipoise.security.session import Session
 from equipoise.wire.apis.k20_delete_topics import DeleteTopicsRequest

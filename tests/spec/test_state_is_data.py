@@ -18,7 +18,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
-from equipoise.coordinator.shard import Shard, Status
+from equipoise.coordinator.shard import Shard
+from equipoise.coordinator.shard_state import Status
 from equipoise.coordinator.step import Caller, Write
 from equipoise.wire.errors import ErrorCode
 from tests.member.test_town_stateful import TownMachine

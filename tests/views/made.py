@@ -22,6 +22,7 @@ def rebalance(
     key: str = "1",
     dark: tuple[Dark, ...] | None = None,
     took: int | None = 100,
+    members: int = 2,
 ) -> RebalanceView:
     return RebalanceView(
         key=key,
@@ -32,7 +33,7 @@ def rebalance(
         ended=Ms(at),
         cause=cause,
         phases=None,
-        members=2,
+        members=members,
         protocol="range",
         moved=(),
         kept=0,

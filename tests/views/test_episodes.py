@@ -51,6 +51,12 @@ def test_joins_leaves_and_anything_else() -> None:
     assert told(*(rebalance(number, caused(JOIN, f"w-{number}")) for number in range(20))) == ["20 joined"]
     assert told(*(rebalance(number, caused(LEAVE, f"w-{number}")) for number in range(2))) == ["2 left"]
     assert told(rebalance(0, caused(JOIN, "a")), rebalance(9, caused(LEAVE, "b"))) == ["1 out, 1 in"]
+    six = [
+        rebalance(0, caused(JOIN, "a"), members=50),
+        rebalance(3 * MINUTE, caused(SILENT, "w-0"), members=44),  # its cause names the first of them
+        rebalance(3 * MINUTE + 9, caused(JOIN, "b"), members=45),
+    ]
+    assert told(*six) == ["6 out, 1 in"]
     unknown = Guess(GuessKind.MEMBER_REJOINED)
     assert told(rebalance(0, unknown), rebalance(9, unknown)) == ["2 rebalances"]
 

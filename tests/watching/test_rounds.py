@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from equipoise.broker import Broker
-from equipoise.client import Admin, TopicPartition
+from equipoise.client import Admin, Producer, TopicPartition
 from equipoise.views.model import ClusterView, Ms
 from equipoise.watching.access import Access
 from equipoise.watching.rounds import Purse, Rounds, Turns
@@ -126,6 +126,43 @@ def test_a_group_that_does_not_commit_is_not_asked_about_in_its_turn(
     assert [one.lag.lag for one in before.groups] == [5, 5]
     assert [one.lag.lag for one in after.groups] == [5, 2]
     assert asked == [["reports"]]
+
+
+def test_offsets_of_a_transaction_count_when_it_ends(broker: Broker, join: Join, produce: Produce) -> None:
+    """Its end is no record: a group whose commits are pending is asked about until they count, and then no more."""
+    place = TopicPartition("orders", 0)
+    join("billing", "worker").commit({place: 0})
+    produce(5)
+    asked: list[list[str]] = []
+
+    async def scenario() -> list[int | None]:
+        access = Access(bootstrap_servers=broker.bootstrap_servers)
+        producer = Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id="etl-1")
+        async with watching(access, Watched(since=Ms(0))) as watcher:
+            await watcher.begin()
+            _note_questions(watcher, asked)
+            clock = Clock()
+            rounds = Rounds(watcher, set, purse(clock))
+
+            async def lag() -> int | None:
+                clock.now += 100
+                await rounds.round(0.0)
+                (view,) = rounds.view().groups
+                return view.lag.lag
+
+            async with watcher.live(interval=3_600):
+                await asyncio.to_thread(producer.begin_transaction)
+                await asyncio.to_thread(producer.send_offsets, {place: 3}, "billing")
+                while not watcher.store.totals("billing").commits:
+                    await asyncio.sleep(0.01)
+                lags = [await lag(), await lag()]
+                await asyncio.to_thread(producer.commit_transaction)
+                lags += [await lag(), await lag()]
+                await asyncio.to_thread(producer.close)
+                return lags
+
+    assert asyncio.run(scenario()) == [5, 5, 2, 2]
+    assert asked == [["billing"]] * 3
 
 
 def _note_questions(watcher: Watcher, asked: list[list[str]]) -> None:

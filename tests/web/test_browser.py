@@ -196,6 +196,15 @@ def test_script_in_names_stays_text(watched: Watched) -> None:
         watched.check()
 
 
+def test_deadlines_drain_without_a_drawing_in_each_frame(watched: Watched, console: FedConsole) -> None:
+    """An animation would keep the browser busy for as long as the page is open: a bar takes a step a second."""
+    page = watched.opened(address(console))
+    page.wait_for_selector("#members [data-left] rect", state="attached")
+    until(page, "/^scaleX\\(0\\.\\d+\\)$/.test(document.querySelector('#members [data-left] rect').style.transform)")
+    assert page.evaluate("document.getAnimations().length") == 0
+    watched.check()
+
+
 # -- hand and keyboard
 
 

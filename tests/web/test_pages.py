@@ -19,6 +19,7 @@ from equipoise.console.web.guard import App
 from equipoise.console.web.live import Live, Told
 from equipoise.coordinator.events import CommitRefused, MemberFenced
 from equipoise.coordinator.reasons import Refusal
+from equipoise.views.advice import Advice
 from equipoise.views.model import (
     Health,
     HealthKind,
@@ -151,7 +152,11 @@ def test_one_group_says_why_it_rebalanced() -> None:
 
 
 def test_a_rebalance_has_a_page_and_the_words_of_explain() -> None:
-    shown = get(one_group(), "/groups/etl/rebalances/2")
+    live = one_group()
+    live.tell = lambda _group_id: Told([Advice("session.timeout.ms", "raise it")])
+    shown = get(live, "/groups/etl/rebalances/2")
+    assert "What would help session.timeout.ms : raise it" in text(shown)
+    assert "\n  advice   session.timeout.ms: raise it\n  zone     UTC</pre>" in shown.text  # as the command prints it
     assert "Generation 1 → 2 of etl, 14:00:00.690, took 10 ms" in shown.text
     assert "orders 0 40 ms" in text(shown)
     assert 'rel="prev"' in shown.text
@@ -318,7 +323,7 @@ def test_metrics_and_advice_come_from_the_source() -> None:
     live.metrics = lambda: b"equipoise_exporter_up 1.0\n"
     assert get(live, "/metrics").text == "equipoise_exporter_up 1.0\n"
     assert "What would help" not in get(live, "/groups/etl").text
-    live.tell = lambda group_id: Told([f"raise {EVIL} of {group_id}"])
+    live.tell = lambda group_id: Told([Advice("session.timeout.ms", f"raise {EVIL} of {group_id}")])
     shown = get(live, "/groups/etl")
     assert f"raise {EVIL} of etl" in text(shown)
     assert EVIL not in shown.text

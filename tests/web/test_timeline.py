@@ -52,6 +52,13 @@ def test_another_protocol_is_a_mark_on_the_axis() -> None:
     assert [(one["at"] - T0, one["text"]) for one in picture(view).marks] == [(700, "range → cooperative-sticky")]
 
 
+def test_more_partitions_are_a_mark_on_the_axis() -> None:
+    first, second = rebalance(1, 100, {0: (None, "a")}), rebalance(2, 700, {1: (None, "b")}, kept=1)
+    empty, again = rebalance(3, 800, {}, members=0), rebalance(4, 900, {0: ("a", "b")}, kept=1)
+    marks = picture(group(first, second, empty, again)).marks
+    assert [(one["at"] - T0, one["text"]) for one in marks] == [(700, "1 → 2 partitions")]
+
+
 def test_what_lies_before_the_window_is_cut() -> None:
     view = group(rebalance(1, 100, {0: (None, "a")}), rebalance(2, 7_000, {0: ("a", "b")}))
     shown = timeline(view, Owners(), [LagSample(T0, 1), LagSample(T0 + 9_000, 2)], 5_000)

@@ -92,6 +92,13 @@ def _odd_requests() -> Iterator[tuple[str, tuple[Step, ...]]]:
             *(Add(), Send(version=TV1_PRODUCE), End(version=TV1_END, commit=False)),
         ),
     )
+    yield (
+        "the same records again",
+        (
+            *(Add(), Send(version=TV1_PRODUCE), End(version=TV1_END)),
+            *(Init(1), Send(version=TV1_PRODUCE, epoch=-1), Send(epoch=-1), Send(version=TV1_PRODUCE)),
+        ),
+    )
     yield "two transactions tv2", (Send(), End(), Send(partitions=(0, 1)), End(commit=False))
     yield (
         "from one version to the other",

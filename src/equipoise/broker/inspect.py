@@ -14,7 +14,7 @@ from equipoise.coordinator.classic.group import ClassicGroupMember, Group
 from equipoise.coordinator.consumer.group import ConsumerGroup, Presence
 from equipoise.coordinator.incremental.eligibility import offered_by, selected_protocol
 from equipoise.coordinator.journal import Rebalance
-from equipoise.coordinator.shard import Status
+from equipoise.coordinator.shard_state import Status
 from equipoise.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 from equipoise.wire.errors import ProtocolError
 

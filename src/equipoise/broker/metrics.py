@@ -1,4 +1,5 @@
-"""Figures of a running broker for Prometheus: requests by API, connections, bytes, the delay of the loop.
+"""Figures of a running broker for Prometheus: requests by API, connections, bytes, the delay of the loop,
+transactions.
 
 A broker that is not measured has no cost of it: a route is wrapped when it is made, and only then.
 """
@@ -14,6 +15,7 @@ from resource import RUSAGE_SELF, getpagesize, getrusage
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from equipoise.broker.transactions.metrics import families
 from equipoise.wire.apis import APIS
 
 if TYPE_CHECKING:
@@ -128,6 +130,9 @@ class BrokerMetrics:
         _single(
             lines, "loop_delay_seconds", "gauge", "How late the loop came to its work.", value=round(self._delay_s, 6)
         )
+        for family in families(server):
+            _family(lines, family.name, family.kind, family.text)
+            lines += [_sample(family.name, one.labels, one.value) for one in family.samples]
         return ("\n".join(lines) + "\n").encode()
 
 
@@ -154,6 +159,10 @@ def _histogram(name: str, labels: str, spans: _Spans) -> list[str]:
     return lines
 
 
+def _sample(name: str, labels: str, value: float) -> str:
+    return f"equipoise_broker_{name}{{{labels}}} {value}" if labels else f"equipoise_broker_{name} {value}"
+
+
 def _single(lines: list[str], name: str, kind: str, text: str, *, value: float) -> None:
     _family(lines, name, kind, text)
-    lines.append(f"equipoise_broker_{name} {value}")
+    lines.append(_sample(name, "", value))

@@ -16,7 +16,6 @@ from equipoise.broker.cluster import actions
 from equipoise.broker.cluster.live_broker import LiveBrokers
 from equipoise.broker.config import BrokerConfig
 from equipoise.broker.first_users import FirstUser, parse_first_users
-from equipoise.broker.inspect import LiveGroups, TopicSnapshots
 from equipoise.broker.net import descriptors
 from equipoise.broker.security.quick import PLAINTEXT, Security
 from equipoise.broker.server import Server, parse_address
@@ -27,6 +26,7 @@ from equipoise.wire.errors import KafkaError, UsageError
 
 if TYPE_CHECKING:
     from equipoise.broker.control import Fault, Standing
+    from equipoise.broker.inspect import LiveGroups, TopicSnapshots
 
 Result = TypeVar("Result")
 DEFAULT_LISTEN = "127.0.0.1:9092"
@@ -79,10 +79,10 @@ def open_directory(data: str | Path | None, config: BrokerConfig) -> DataDirecto
 
 def _collect_seldom() -> None:
     """Collects all garbage rarely: cycles are rare here, and thousands of waiting requests look like a leak to the
-    collector. What is young is looked at in small portions, some milliseconds each, because the loop stands meanwhile.
+    collector. What is young is looked at in small portions, a few milliseconds each, because the loop stands meanwhile.
     """
     gc.freeze()
-    gc.set_threshold(20_000, 2, 2500)
+    gc.set_threshold(3_000, 2, 16_000)
 
 
 def serve(
@@ -208,11 +208,15 @@ class Broker:
     @property
     def groups(self) -> LiveGroups:
         """Every group by its id: state, members with their partitions, rebalances with their causes."""
+        from equipoise.broker.inspect import LiveGroups  # only tests look: a served broker starts without it
+
         return LiveGroups(self)
 
     @property
     def topics(self) -> TopicSnapshots:
         """Every topic by its name."""
+        from equipoise.broker.inspect import TopicSnapshots
+
         return TopicSnapshots(self)
 
     @property

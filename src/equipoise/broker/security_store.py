@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from equipoise.broker.topics.topics import SECURITY_TOPIC, Partition
+from equipoise.random_uuid import random_uuid
 from equipoise.security.acls import Acl
 from equipoise.security.state import SecurityState, acl_record
 from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError, UsageError
@@ -172,4 +172,4 @@ class SecurityStore:
 
 def new_acl_records(state: SecurityState, acls: Iterable[Acl]) -> list[SecurityRecord]:
     """Of those that are not there yet."""
-    return [acl_record(uuid.uuid4().bytes, acl) for acl in dict.fromkeys(acls) if acl not in state.authorizer]
+    return [acl_record(random_uuid(), acl) for acl in dict.fromkeys(acls) if acl not in state.authorizer]

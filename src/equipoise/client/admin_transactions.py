@@ -6,13 +6,16 @@ readers stop before it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from equipoise.client.admin_connections import metadata_of
 from equipoise.client.admin_groups import GroupAdmin
+from equipoise.client.net.blocking import Connection
 from equipoise.client.net.errors import error_from
 from equipoise.client.transactions.coordinators import CoordinatorKey, KeyType
-from equipoise.member.partitions import TopicPartition
+from equipoise.member.partitions import TopicPartition, by_topic
 from equipoise.security.acls import AclOperation
 from equipoise.security.denials import on_cluster, on_topic
 from equipoise.wire.apis.k27_write_txn_markers import (
@@ -22,6 +25,7 @@ from equipoise.wire.apis.k27_write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from equipoise.wire.apis.k61_describe_producers import (
+    DescribeProducersPartitionResponse,
     DescribeProducersRequest,
     DescribeProducersResponse,
     DescribeProducersTopicRequest,
@@ -33,6 +37,8 @@ from equipoise.wire.apis.k65_describe_transactions import (
 )
 from equipoise.wire.apis.k66_list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from equipoise.wire.errors import KafkaError, UsageError
+
+MAX_TIMEOUT_MS = 900_000  # Kafka's default of transaction.max.timeout.ms
 
 
 class TransactionListing(NamedTuple):
@@ -66,6 +72,19 @@ class ProducerDescription(NamedTuple):
     last_timestamp: int
     coordinator_epoch: int
     current_txn_start_offset: int
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction in one of its partitions: read_committed readers stop before `start_offset`."""
+
+    partition: TopicPartition
+    start_offset: int
+    producer_id: int
+    producer_epoch: int
+    last_timestamp: int  # of its newest record there
+    transactional_id: str | None  # None: no coordinator knows it, so it hangs
+    transaction_start_time_ms: int = -1
+    transaction_timeout_ms: int = -1
 
 
 class TransactionAdmin(GroupAdmin):
@@ -116,9 +135,15 @@ class TransactionAdmin(GroupAdmin):
         topic = DescribeProducersTopicRequest(name=partition.topic, partition_indexes=[partition.partition])
         answer = self._leader(partition).send(DescribeProducersRequest(topics=[topic]), DescribeProducersResponse)
         ((row,),) = (one.partitions for one in answer.topics)
+        found = self._producers(partition, row)
+        return sorted(found, key=lambda one: (one.current_txn_start_offset < 0, one))
+
+    def _producers(
+        self, partition: TopicPartition, row: DescribeProducersPartitionResponse
+    ) -> list[ProducerDescription]:
         what = f"the producers of {partition} cannot be described"
         self._check(row.error_code, row.error_message, what, on_topic(AclOperation.READ, partition.topic))
-        found = [
+        return [
             ProducerDescription(
                 one.producer_id,
                 one.producer_epoch,
@@ -129,7 +154,57 @@ class TransactionAdmin(GroupAdmin):
             )
             for one in row.active_producers
         ]
-        return sorted(found, key=lambda one: (one.current_txn_start_offset < 0, one))
+
+    def open_transactions(self, topics: Iterable[str] = ()) -> list[OpenTransaction]:
+        """What is open in these topics, or in all, the internal ones too: by partition and offset. Each has the id
+        that will end it. A transaction without an id hangs."""
+        found = self._transactions_in(list(topics))
+        known = self._known({one.producer_id for one in found})
+        named = {one: known.get((one.producer_id, one.partition)) for one in found}
+        if None in named.values():  # it may have ended while the coordinators were asked
+            still = {one[:3] for one in self._transactions_in(sorted({one.partition.topic for one in found}))}
+            named = {one: of for one, of in named.items() if one[:3] in still}
+        return [one if of is None else _of_id(one, of) for one, of in named.items()]
+
+    def _transactions_in(self, topics: list[str]) -> list[OpenTransaction]:
+        metadata = metadata_of(self._metadata(topics or None))
+        for name, code in metadata.errors.items():
+            self._check(code, None, f"topic {name!r} cannot be described", on_topic(AclOperation.DESCRIBE, name))
+        places = [TopicPartition(name, n) for name, info in metadata.topics.items() for n in range(info.partitions)]
+        found: list[OpenTransaction] = []
+        for node_id, mine in metadata.by_leader(places).items():
+            if node_id is not None:
+                found += self._transactions_at(self._connection(metadata.nodes[node_id].address), mine)
+        return sorted(found)
+
+    def _transactions_at(self, leader: Connection, places: list[TopicPartition]) -> Iterator[OpenTransaction]:
+        asked = by_topic(places)
+        request = DescribeProducersRequest(
+            topics=[DescribeProducersTopicRequest(name=name, partition_indexes=ids) for name, ids in asked.items()]
+        )
+        for topic in leader.send(request, DescribeProducersResponse).topics:
+            for row in topic.partitions:
+                place = TopicPartition(topic.name, row.partition_index)
+                for one in self._producers(place, row):
+                    if one.current_txn_start_offset >= 0:
+                        offset = one.current_txn_start_offset
+                        who = one.producer_id, one.producer_epoch, one.last_timestamp
+                        yield OpenTransaction(place, offset, *who, None)
+
+    def _known(self, producer_ids: set[int]) -> dict[tuple[int, TopicPartition], TransactionDescription]:
+        """What coordinators have open for these producers."""
+        names = [one.transactional_id for one in self.list_transactions((), producer_ids)] if producer_ids else []
+        described = [one for one in self.describe_transactions(names).values() if not isinstance(one, KafkaError)]
+        return {(one.producer_id, place): one for one in described for place in one.partitions}
+
+    def hanging_transactions(
+        self, topics: Iterable[str] = (), older_than_ms: int = MAX_TIMEOUT_MS
+    ) -> list[OpenTransaction]:
+        """Those without an id whose newest record is older: transaction.max.timeout.ms by default, after which a
+        coordinator would have ended it. `kafka-transactions find-hanging` does the same."""
+        before = time.time() * 1000 - older_than_ms
+        found = self.open_transactions(topics)
+        return [one for one in found if one.transactional_id is None and one.last_timestamp < before]
 
     def abort_transaction(self, partition: TopicPartition, start_offset: int) -> None:
         """Ends a hanging transaction, which begins at this offset, in this partition alone: the leader writes an abort
@@ -149,6 +224,14 @@ class TransactionAdmin(GroupAdmin):
         (((row,),),) = ((topic.partitions for topic in one.topics) for one in answer.markers)
         what = f"the transaction of producer {producer.producer_id} in {partition} was not aborted"
         self._check(row.error_code, None, what, on_cluster(AclOperation.CLUSTER_ACTION))
+
+
+def _of_id(one: OpenTransaction, of: TransactionDescription) -> OpenTransaction:
+    return one._replace(
+        transactional_id=of.transactional_id,
+        transaction_start_time_ms=of.transaction_start_time_ms,
+        transaction_timeout_ms=of.transaction_timeout_ms,
+    )
 
 
 def _described(one: DescribedTransaction, coordinator_id: int) -> TransactionDescription:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from equipoise.broker.server import Server
 
 
-@click.group(cls=LaterApp, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LaterApp, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(package_name="equipoise", message="equipoise %(version)s")
 def app() -> None:
     """Consumer groups you can see, test and trust."""

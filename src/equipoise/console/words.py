@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, tzinfo
 from typing import TypeVar
 
@@ -24,6 +24,7 @@ from equipoise.coordinator.events import (
 )
 from equipoise.coordinator.journal import Rebalance, TopicPartition
 from equipoise.coordinator.reasons import Cause, Departure, Refusal, Trigger, Who
+from equipoise.views.advice import Advice
 from equipoise.views.health import RESTLESS_DARK_SHARE
 from equipoise.views.model import (
     Episode,
@@ -90,6 +91,7 @@ _GUESSES = {
     GuessKind.MEMBERS_CHANGED: "members came and others are gone, {who} among the new ones",
     GuessKind.SUBSCRIPTION_CHANGED: "{who} subscribes to other topics",
     GuessKind.MEMBER_REJOINED: "the members are the same, so one of them rejoined",
+    GuessKind.NEVER_SETTLED: "somebody joined, and all were gone before the leader had sent an assignment",
     GuessKind.TOPICS_CHANGED: "the members are the same and have other partitions, so topics were created, deleted or"
     " changed",
     GuessKind.UNKNOWN: "unknown: the record before is gone, or tells nothing",
@@ -272,6 +274,12 @@ def explain(entry: Rebalance | RebalanceView, zone: tzinfo = UTC) -> list[str]:
     number = "Epoch" if view.is_target else "Generation"
     head = f"{number} {_generations(view, ' → ')} of {_named(view.group_id)}, {clock}, {took}"
     return [head, *(f"  {title:<8} {text}" for title, text in rows.items() if text)]
+
+
+def explanation(view: RebalanceView, advice: Iterable[Advice], zone: tzinfo, zone_name: str) -> list[str]:
+    """What `groups explain` prints, and what a page copies as text."""
+    helps = [f"  {'advice':<8} {one.setting}: {one.text}" for one in advice]
+    return [*explain(view, zone), *helps, f"  {'zone':<8} {zone_name}"]
 
 
 def _source(view: RebalanceView) -> str:

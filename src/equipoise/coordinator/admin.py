@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from equipoise.coordinator.classic.group import Group
+from equipoise.coordinator.classic.replies import described_member
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.consumer.records.build import group_tombstones
@@ -13,7 +14,7 @@ from equipoise.coordinator.events import GroupDeleted
 from equipoise.coordinator.incremental.describe import describe
 from equipoise.coordinator.outcomes import GroupTombstoned
 from equipoise.coordinator.step import Caller, Step, write_error
-from equipoise.wire.apis.k15_describe_groups import DescribedGroup, DescribedGroupMember
+from equipoise.wire.apis.k15_describe_groups import DescribedGroup
 from equipoise.wire.apis.k16_list_groups import ListedGroup
 from equipoise.wire.apis.k42_delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from equipoise.wire.errors import ErrorCode
@@ -51,14 +52,7 @@ def describe_group(shard: Shard, group_id: str, version: int) -> DescribedGroup:
         protocol_type=group.protocol_type or "",
         protocol_data=(group.protocol_name or "") if is_stable else "",
         members=[
-            DescribedGroupMember(
-                member_id=member.member_id,
-                group_instance_id=member.group_instance_id,
-                client_id=member.client_id,
-                client_host=member.client_host,
-                member_metadata=member.metadata(group.protocol_name) if is_stable else b"",
-                member_assignment=member.assignment,
-            )
+            described_member(member.who, member.metadata(group.protocol_name) if is_stable else b"", member.assignment)
             for member in group.members.values()
         ],
     )

@@ -7,12 +7,12 @@ first, and all fail with the same error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from equipoise.coordinator.classic.group import Group
 from equipoise.coordinator.consumer.assignment.epochs import arm_target_timer
-from equipoise.coordinator.consumer.group import ConsumerGroup
+from equipoise.coordinator.consumer.group import ConsumerGroup, TargetIndex
 from equipoise.coordinator.consumer.holds import wake
 from equipoise.coordinator.consumer.member import ConsumerGroupMember
 from equipoise.coordinator.consumer.membership.timers import arm_missing
@@ -55,6 +55,7 @@ class Changes:
         self.group_id = group_id
         self.records: list[CoordinatorRecord] = []
         self._undo: list[Replaced | GroupReplaced] = []
+        self._retargeted: dict[str, Partitions | None] = {}  # by `put_targets`, as they were before
         self.downgraded: Group | None = None  # the classic group that a `consumer` group has become
         self.causes: list[Cause] = []  # of a bump, for the journal
         self.silent_since: dict[str, int] = {}  # members that are gone without a word, for the journal
@@ -80,6 +81,13 @@ class Changes:
                 self._undo.append(apply(group, record))
         self.records += records
 
+    def put_targets(self, records: Mapping[str, CoordinatorRecord], index: TargetIndex) -> None:
+        """The records of new targets, by member id, take effect at once. `index` is what they make of the group."""
+        before = self.group.put_targets(index)
+        self._undo.append(Replaced(Part.TARGETS, "", before))
+        self._retargeted = {member_id: before.targets.get(member_id) for member_id in records}
+        self.records += records.values()
+
     def note(self, records: Iterable[CoordinatorRecord]) -> None:
         """Records to be written whose effect is there by other means, as of a group that `install` has replaced."""
         self.records += records
@@ -92,7 +100,7 @@ class Changes:
     def roll_back(self) -> None:
         """Nothing has happened: the input was refused on its way."""
         _undo(self._shard, self.group_id, self._undo)
-        self._undo, self.records, self.causes = [], [], []
+        self._undo, self.records, self.causes, self._retargeted = [], [], [], {}
 
     def write(self, step: Step, outcome: Outcome | None) -> None:
         """The records go to the log; `outcome` follows when they are durable."""
@@ -121,7 +129,7 @@ class Changes:
 
     def targets_before(self) -> dict[str, Partitions | None]:
         """The targets that this input has changed, by member id, as they were before it."""
-        return self._before(Part.TARGET)
+        return {**self._retargeted, **self._before(Part.TARGET)}
 
     def _before(self, part: Part) -> dict[str, Any]:
         found: dict[str, Any] = {}

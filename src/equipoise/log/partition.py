@@ -7,15 +7,15 @@ All of it runs on the event loop's thread. Two kinds of work may leave it: a `Sy
 from __future__ import annotations
 
 import logging
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from operator import attrgetter
 from typing import Literal, NamedTuple
 
 from equipoise.log.batch_validation import check_keys
 from equipoise.log.compaction import Compaction, LogToClean, cleanable
 from equipoise.log.config import LogConfig
+from equipoise.log.log_segments import LogSegments
+from equipoise.log.placing import Batches, pieces, place_batches
 from equipoise.log.producer_state import UNVERIFIED, AbortedTxn, ProducerStateManager, Verification
 from equipoise.log.recovery.producers import rebuild
 from equipoise.log.segment import LogSegment
@@ -31,13 +31,11 @@ from equipoise.log.storage.medium import (
 from equipoise.log.timestamp_lookup import TimestampLookup
 from equipoise.log.truncation import truncated
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
-from equipoise.wire.records.batch import BatchHeader, crc_of, read_header, stamp, write_header
+from equipoise.wire.records.batch import BatchHeader, read_header
 from equipoise.wire.records.control import EndTransactionMarker, build_marker
 
 _log = logging.getLogger(__name__)
-_LOG_APPEND_TIME = 0x08  # in a batch's attributes
 
-Batches = Sequence[tuple[int, BatchHeader]]
 Flush = Literal["commit", "never"]
 Listener = Callable[["PartitionLog"], object]
 
@@ -86,13 +84,13 @@ class PartitionLog:
         self._files = files
         self._flush = flush
         self._checkpoint = found.checkpoint
-        self._segments = list(found.segments)
+        self._segments = LogSegments(found.segments)
         self._rolled: list[LogSegment] = []  # and not yet synced
         self._is_compacting = False
         self._listeners: list[Listener] = []
         if not self._segments:
             self._segments.append(self._new_segment(found.checkpoint.log_start_offset))
-        self.last_aborted = _last_aborted(self._segments)
+        self.last_aborted = self._segments.last_aborted
         self.high_watermark = self.log_end_offset
         self.producers.replicated(self.high_watermark)
 
@@ -117,7 +115,7 @@ class PartitionLog:
     @property
     def size(self) -> int:
         """Bytes of all segments."""
-        return sum(segment.size for segment in self._segments)
+        return self._segments.size
 
     def subscribe(self, listener: Listener) -> None:
         """`listener(log)` is called whenever the high watermark moves or the log goes offline."""
@@ -154,12 +152,12 @@ class PartitionLog:
         duplicate = self.producers.duplicate_of(batches)
         if duplicate is not None:
             return self._appended(duplicate.base_offset, duplicate.last_offset, duplicate.timestamp, True)
-        headers = self._stamp(data, batches, now, leader_epoch)
+        headers = self._place(data, batches, leader_epoch, now)
         prepared = self.producers.prepare(headers, now, verification)
         if self.config.compacts and not keyed:
             for position, header in batches:
                 check_keys(memoryview(data)[position:], header)
-        self._write(_parts(data, batches), headers, now)
+        self._write(pieces(data, batches), headers, now)
         self.producers.commit(prepared)
         if self._flush == "never":
             self._advance(self.log_end_offset)
@@ -184,7 +182,8 @@ class PartitionLog:
         marker = EndTransactionMarker(commit, coordinator_epoch)
         self.producers.check_marker(producer_id, producer_epoch, marker, transaction_version)
         data = build_marker(producer_id, producer_epoch, marker, now)
-        headers = self._stamp(data, [(0, read_header(data))], now, leader_epoch)
+        batches = [(0, read_header(data))]
+        headers = self._place(data, batches, leader_epoch, now)
         self._write([memoryview(data)], headers, now)
         aborted = self.producers.complete(headers[0], marker, now)
         if aborted is not None:
@@ -195,24 +194,18 @@ class PartitionLog:
         return self._appended(headers[0].base_offset, headers[0].last_offset, now, False)
 
     def _appended(self, base_offset: int, last_offset: int, time: int, duplicate: bool) -> LogAppendInfo:
-        log_append_time = time if self.config.message_timestamp_type == "LogAppendTime" else -1
-        return LogAppendInfo(base_offset, last_offset, log_append_time, self.log_start_offset, duplicate)
+        return LogAppendInfo(base_offset, last_offset, self._append_time(time), self.log_start_offset, duplicate)
+
+    def _place(self, data: bytearray | memoryview, batches: Batches, leader_epoch: int, now: int) -> list[BatchHeader]:
+        end, time = self.log_end_offset, self._append_time(now)
+        return place_batches(data, batches, end, leader_epoch=leader_epoch, log_append_time=time)
+
+    def _append_time(self, now: int) -> int:
+        return now if self.config.message_timestamp_type == "LogAppendTime" else -1
 
     def _check_online(self) -> None:
         if self.offline is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
-
-    def _stamp(self, data: bytearray | memoryview, batches: Batches, now: int, leader_epoch: int) -> list[BatchHeader]:
-        """Gives the batches their places in the log, and returns their new headers."""
-        offset = self.log_end_offset
-        headers = []
-        for position, header in batches:
-            if self.config.message_timestamp_type == "LogAppendTime":
-                header = _at_append_time(data, position, header, now)
-            stamp(data, position, offset, leader_epoch)
-            headers.append(BatchHeader._make((offset, header.batch_length, leader_epoch, *header[3:])))
-            offset += header.last_offset_delta + 1
-        return headers
 
     def _write(self, parts: Sequence[memoryview], headers: Sequence[BatchHeader], now: int) -> None:
         size = sum(map(len, parts))
@@ -272,19 +265,7 @@ class PartitionLog:
         """
         self._check_range(offset)
         with self._storage_errors("not read"):
-            found = self._read(offset, max_bytes, limit_offset, bare=False)
-            if not found and offset < limit_offset:
-                found = self._read(offset, max_bytes, limit_offset, bare=True)
-        return found
-
-    def _read(self, offset: int, max_bytes: int, limit_offset: int, *, bare: bool) -> list[memoryview]:
-        for segment in self._segments[self._segment_of(offset) :]:
-            if segment.base_offset >= limit_offset:
-                break
-            views = segment.read(offset, max_bytes, limit_offset, bare=bare)
-            if views:
-                return views
-        return []
+            return self._segments.read(offset, max_bytes, limit_offset)
 
     def _check_range(self, offset: int) -> None:
         if not self.log_start_offset <= offset <= self.log_end_offset:
@@ -293,56 +274,35 @@ class PartitionLog:
                 f"{self.name} holds offsets {self.log_start_offset} to {self.log_end_offset}, {offset} was asked for",
             )
 
-    def _segment_of(self, offset: int) -> int:
-        return max(bisect_right(self._segments, offset, key=attrgetter("base_offset")) - 1, 0)
-
     def available(self, offset: int, limit_offset: int) -> int | None:
         """Bytes between two offsets; None if segments were rolled since `offset`: there is nothing more to wait for.
 
         Kafka counts in the same way for `min_bytes` (DelayedFetch.tryComplete), without regard to the ends of batches.
         """
         self._check_range(offset)
-        at = self._segment_of(offset)
-        if at + 1 < len(self._segments) and self._segments[at + 1].base_offset < limit_offset:
-            return None
         with self._storage_errors("not read"):
-            return self._segments[at].position_of(limit_offset) - self._segments[at].position_of(offset)
-
-    # Aborted transactions
+            return self._segments.available(offset, limit_offset)
 
     def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTxn]:
-        """The aborted transactions with records between two offsets, by the offset of their markers
-        (UnifiedLog.collectAbortedTransactions). Rules T.49 and T.50."""
-        found: list[AbortedTxn] = []
-        for segment in self._segments[self._segment_of(from_offset) :]:
-            aborted = segment.aborted
-            for entry in aborted[bisect_left(aborted, from_offset, key=attrgetter("last_offset")) :]:
-                if entry.first_offset < to_offset:
-                    found.append(entry)
-                if entry.last_stable_offset >= to_offset:
-                    return found
-        return found
+        """The aborted transactions with records between two offsets, by the offset of their markers."""
+        return self._segments.aborted_transactions(from_offset, to_offset)
 
     def offset_behind(self, views: Sequence[memoryview]) -> int:
         """The offset behind what `read` returned, or of the next batch that compaction has left."""
-        first = read_header(views[0]).base_offset
-        segment = self._segments[self._segment_of(first)]
         with self._storage_errors("not read"):
-            return segment.offset_at(segment.position_of(first) + sum(map(len, views)))
+            return self._segments.offset_behind(views)
 
     # Looking up by time
 
     def find_batch_by_timestamp(self, timestamp: int, from_offset: int) -> tuple[memoryview, BatchHeader] | None:
         """The first batch from `from_offset` on whose header promises a record with a timestamp of `timestamp` or
         later."""
-        found = (segment.find_batch_by_timestamp(timestamp, from_offset) for segment in self._segments)
         with self._storage_errors("not read"):
-            return next(filter(None, found), None)
+            return self._segments.find_batch_by_timestamp(timestamp, from_offset)
 
     def batch_of_max_timestamp(self) -> tuple[int, int]:
         """The latest timestamp, -1 if there is none, and the offset of the first batch whose header promises it."""
-        latest = max(self._segments, key=attrgetter("max_timestamp"))
-        return latest.max_timestamp, latest.max_timestamp_offset
+        return self._segments.batch_of_max_timestamp()
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int] | None:
         """(timestamp, offset) of the first record with a timestamp of `timestamp` or later, looked up at once."""
@@ -447,7 +407,7 @@ class PartitionLog:
         """Removes the log and its files."""
         self._shut("deleted")
         # Frees memory and maps now: a holder of the log may be part of a cycle, and live until garbage collection.
-        self._segments = [self._new_segment(self.log_end_offset)]
+        self._segments = LogSegments([self._new_segment(self.log_end_offset)])
         self._files.delete()
 
     def _shut(self, how: str) -> None:
@@ -483,12 +443,12 @@ class PartitionLog:
         with self._storage_errors("not truncated"):
             self._files.forget_producers()
             kept = truncated(self._segments, offset, self._files, self.config.index_interval_bytes)
-        self._segments = [one for one in kept if one.end_offset > start]
+        self._segments = LogSegments(one for one in kept if one.end_offset > start)
         end = self._segments[-1].end_offset if self._segments else start
         self._segments.append(self._new_segment(end))
         self.producers = rebuild(self._segments, None, {})
         self.producers.replicated(end)
-        self.last_aborted = _last_aborted(self._segments)
+        self.last_aborted = self._segments.last_aborted
         self.high_watermark = end
         self._notify()
 
@@ -523,7 +483,7 @@ class PartitionLog:
 
     def _drop(self, count: int) -> None:
         """The log's new start offset is the next file's name, or was saved before."""
-        dropped, self._segments = self._segments[:count], self._segments[count:]
+        dropped = self._segments.take_first(count)
         with self._storage_errors("file not deleted"):
             for segment in dropped:
                 segment.storage.delete()
@@ -555,8 +515,7 @@ class PartitionLog:
                 continue
             with self._storage_errors("not compacted"):
                 self._files.replace(replacement)
-            at = self._segments.index(replacement.old[0])
-            self._segments[at : at + len(replacement.old)] = [replacement.new]
+            self._segments.replace(replacement.old, replacement.new)
         if self.offline is None:
             self._save(self._checkpoint._replace(cleaned=compaction.cleaned))
         return before - self.size
@@ -575,24 +534,3 @@ class PartitionLog:
             return 0
         compaction.run()
         return self.end_compaction(compaction)
-
-
-def _last_aborted(segments: Sequence[LogSegment]) -> int:
-    return max((segment.aborted[-1].last_offset for segment in segments if segment.aborted), default=-1)
-
-
-def _at_append_time(data: bytearray | memoryview, position: int, header: BatchHeader, now: int) -> BatchHeader:
-    """The timestamp lies under the CRC, unlike offset and leader epoch."""
-    header = header._replace(attributes=header.attributes | _LOG_APPEND_TIME, max_timestamp=now)
-    write_header(data, position, header)
-    header = header._replace(crc=crc_of(data, position, header.size))
-    write_header(data, position, header)
-    return header
-
-
-def _parts(data: bytearray | memoryview, batches: Batches) -> list[memoryview]:
-    """The batches' bytes: one piece if they are adjacent."""
-    view = memoryview(data)
-    parts = [view[position : position + header.size] for position, header in batches]
-    start, end = batches[0][0], batches[-1][0] + len(parts[-1])
-    return parts if end - start > sum(map(len, parts)) else [view[start:end]]

@@ -105,6 +105,12 @@ class BaseMember(ABC, Generic[StateT]):
             self.commits.revoke(partitions)
         return self._go_on(now)
 
+    def gain(self, partitions: Owned) -> None:
+        """They are the member's, and are read when on_assigned has run."""
+        self.assignment |= partitions
+        self.commits.begin_anew(partitions)
+        self.callbacks.append(Callback(CallbackKind.ASSIGNED, partitions))
+
     def drop_callbacks(self) -> None:
         """All but the one that runs. What the application was not told of, it never had."""
         while len(self.callbacks) > self.is_in_callback:

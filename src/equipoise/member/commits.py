@@ -95,6 +95,9 @@ class OffsetAndMetadata(NamedTuple):
     leader_epoch: int = -1
 
 
+_OVER = -2  # no generation: what was given up is others' to commit, or is read from the committed offset on
+
+
 class Commit:
     """One commit from the application's wish to its outcome."""
 
@@ -181,6 +184,18 @@ class Commits:
                 dict.fromkeys(partitions & commit.offsets.keys(), self._member.generation_id) | commit.revoked
             )
 
+    def rejoined(self) -> None:
+        """The member has joined again. Others may have what it had given up before, in the same generation too: an
+        incremental group answers several joins with one."""
+        for commit in self._queue:
+            commit.revoked = dict.fromkeys(commit.revoked, _OVER)
+
+    def begin_anew(self, partitions: Owned) -> None:
+        """The member has got these, and reads them from the committed offset on. What it had given up of them before is
+        out of date now, in the same generation too."""
+        for commit in self._queue:
+            commit.revoked |= dict.fromkeys(partitions & commit.revoked.keys(), _OVER)
+
     def add(self, commit: Commit, now: int) -> None:
         """Takes a commit, or refuses it at once where the coordinator would
         (ConsumerCoordinator.sendOffsetCommitRequest)."""
@@ -228,7 +243,7 @@ class Commits:
         """After a rebalance, takes out what went to others; whether anything is left. What a listener is being told
         of, the member still owns; what it has given up, nobody else has before it joins again."""
         now = self._member.generation_id
-        if not self._member.is_standalone and commit.generation_id != now:
+        if not self._member.is_standalone:
             held = self._member.assignment - commit.revoked.keys() | {
                 one for one, generation in commit.revoked.items() if generation == now
             }
@@ -376,7 +391,7 @@ class Commits:
 
     def abandon(self, error: KafkaError) -> None:
         """The member is out of its generation: nothing of it can be committed any more."""
-        self._request = None
+        self._request, self._retry_at = None, 0
         while self._queue:
             self._queue.popleft().finish(error)
 

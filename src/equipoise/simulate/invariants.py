@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from equipoise.coordinator.classic.group import ClassicGroupMember, Group
 from equipoise.coordinator.classic.states import State
-from equipoise.coordinator.shard import Shard, Status
+from equipoise.coordinator.shard import Shard
+from equipoise.coordinator.shard_state import Status
 from equipoise.coordinator.timers import TimerKind
 from equipoise.simulate.observer import Observer
 

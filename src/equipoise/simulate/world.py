@@ -18,7 +18,8 @@ from equipoise.assignors import Topic, assignor_named
 from equipoise.coordinator.classic.group import Group
 from equipoise.coordinator.config import GroupConfig
 from equipoise.coordinator.metadata import TopicImage
-from equipoise.coordinator.shard import Shard, Status
+from equipoise.coordinator.shard import Shard
+from equipoise.coordinator.shard_state import Status
 from equipoise.member import AnyMember, ConsumerMember, Member, MemberConfig
 from equipoise.simulate.calls import Call
 from equipoise.simulate.client import Client

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shlex
+import shutil
 import sys
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +30,23 @@ TUNED = {
 def tuned(builder: Any) -> Any:
     """Adds `TUNED` to the builder of a SparkSession. Sets PYSPARK_PYTHON to this Python, unless it is set.
 
-    Otherwise Spark takes the `python3` of the path, which is another Python if the environment is not activated.
+    Otherwise Spark takes the `python3` of the path, which is another Python if the environment is not activated. If the
+    builder has a local master already, it is the script of `python_program`.
     """
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if "PYSPARK_PYTHON" not in os.environ:
+        master = getattr(builder, "_options", {}).get("spark.master", "")
+        os.environ["PYSPARK_PYTHON"] = _own_program() if master.startswith("local") else sys.executable
     for name, value in TUNED.items():
         builder = builder.config(name, value)
     return builder
+
+
+@cache
+def _own_program() -> str:
+    """In a directory that goes with this process."""
+    directory = tempfile.mkdtemp(prefix="equipoise-python-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return python_program(Path(directory))
 
 
 def share_python(scratch: Path, named: str | None, executors_path: str | None = None) -> dict[str, str]:
@@ -59,15 +74,31 @@ def python_program(directory: Path, name: str = "python") -> str:
     """This Python as a script in `directory`, for PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON on one machine.
 
     Spark's processes import PySpark from a zip, and each compiles its sources again, for a second of CPU. On a busy
-    machine that is longer than Spark waits for them. With this script they find the installed modules first.
+    machine that is longer than Spark waits for them. With this script they find the installed modules first, and do
+    not list what the archives hold.
     """
     if os.name != "posix":
         return sys.executable
     program = directory / name
-    path, python = shlex.quote(python_path()), shlex.quote(sys.executable)
-    program.write_text(f'#!/bin/sh\nPYTHONPATH={path}:$PYTHONPATH exec {python} "$@"\n', encoding="utf-8")
+    text = _PROGRAM.format(path=shlex.quote(python_path()), python=shlex.quote(sys.executable))
+    program.write_text(text, encoding="utf-8")
     program.chmod(0o700)
     return str(program)
+
+
+# Python looks for modules such as sitecustomize in every archive on its path, and lists the archive for that. Spark
+# names three: in each process that is a fifth of the time until PySpark is imported.
+_PROGRAM = """#!/bin/sh
+path={path}
+IFS=:
+for one in $PYTHONPATH; do
+    case $one in
+        */python/lib/pyspark.zip | */python/lib/py4j-*-src.zip | */jars/spark-core_*.jar) ;;
+        *) path=$path:$one ;;
+    esac
+done
+PYTHONPATH=$path exec {python} "$@"
+"""
 
 
 def python_path() -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from equipoise.coordinator.reasons import Who
 from equipoise.views.health import identity
@@ -31,7 +32,8 @@ def episodes(rebalances: Iterable[RebalanceView]) -> tuple[Episode, ...]:
             found[-1].append(view)
         else:
             found.append([view])
-    return tuple(_episode(views) for views in found if len(views) >= _FEW)
+    before: list[RebalanceView | None] = [None, *(views[-1] for views in found)]
+    return tuple(_episode(views, last) for last, views in zip(before, found, strict=False) if len(views) >= _FEW)
 
 
 def _belongs(view: RebalanceView, before: Sequence[RebalanceView]) -> bool:
@@ -43,7 +45,13 @@ def _belongs(view: RebalanceView, before: Sequence[RebalanceView]) -> bool:
     return is_same and apart < SAME_CLIENT_MS
 
 
-def _episode(views: Sequence[RebalanceView]) -> Episode:
+def _most_gone(views: Sequence[RebalanceView], last: RebalanceView | None) -> int:
+    """Members that one rebalance found gone: its cause names the first of them only. `last`: the one before."""
+    pairs = pairwise(views if last is None else (last, *views))
+    return max((before.members - view.members for before, view in pairs if reason(view) in _GONE), default=0)
+
+
+def _episode(views: Sequence[RebalanceView], last: RebalanceView | None) -> Episode:
     kind, members, who, host = _kind(views)
     caused = [(reason(view), one) for view in views if (one := culprit(view)) is not None]
     began = views[0].started if views[0].started is not None else views[0].at
@@ -54,7 +62,7 @@ def _episode(views: Sequence[RebalanceView]) -> Episode:
         rebalances=tuple(one.key for one in views),
         members=members,
         came=len(_clients(caused, _CAME)),
-        went=len(_clients(caused, _GONE)),
+        went=max(len(_clients(caused, _GONE)), _most_gone(views, last)),
         who=who,
         host=host,
     )

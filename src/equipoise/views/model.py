@@ -78,6 +78,7 @@ class GuessKind(Enum):
     MEMBERS_CHANGED = "members_changed"
     SUBSCRIPTION_CHANGED = "subscription_changed"
     MEMBER_REJOINED = "member_rejoined"
+    NEVER_SETTLED = "never_settled"
     TOPICS_CHANGED = "topics_changed"  # of a `consumer` group
     UNKNOWN = "unknown"
 

@@ -169,7 +169,7 @@ def _phases(record: Entry) -> Phases | None:
         target = record["target_ms"]
         rest = None if target is None else max(0, record["at"] - record["started"] - target)
         return Phases(None, target, None, rest)
-    joined = record["joined_at"]
+    joined = record["joined_at"] if record["members"] else None  # nobody, nothing to assign
     return None if joined is None else Phases(None, None, max(0, record["at"] - joined), None)
 
 

@@ -198,6 +198,8 @@ def guess(record: Entry, before: Entry | None) -> tuple[str, Mapping[str, Any]]:
         known = {_client(one) for one in gone}
         again = [one for one in came if _client(one) in known]
         return ("member_restarted", again[0]) if again else ("members_changed", came[0])
+    if not old and not new:  # a generation between them came to no end: Kafka notes it only with its assignment
+        return "never_settled", {}
     if came or gone:
         return ("member_joined", came[0]) if came else ("member_gone", gone[0])
     changed = [one for name, one in new.items() if sorted(one["topics"]) != sorted(old[name]["topics"])]

@@ -21,6 +21,7 @@ from equipoise.views.lag import Behind, CommitPace, EndRing, LagRing
 from equipoise.views.model import Dark, GroupType, GroupView, MemberView, Move, Ms, Problem, Source
 from equipoise.views.rebalances import from_records
 from equipoise.views.timeline import is_target, owners
+from equipoise.watching.pending import PendingCommits
 from equipoise.watching.totals import Totals, count_rebalance, count_row
 from equipoise.wire.errors import KafkaError, ProtocolError
 from equipoise.wire.offsets_records import OffsetCommitValue, decode_record, decode_usual_value, group_of_commit
@@ -73,6 +74,7 @@ class Store:
         self._names: dict[str, str] = {}  # of topics, by id
         self._heard: set[str] = set()
         self._unasked: set[str] = set()  # groups whose commits are others than the known ones
+        self._pending = PendingCommits()
         self._places: dict[Place, Place] = {}
 
     @property
@@ -125,12 +127,15 @@ class Store:
         name = None if key is None else group_of_commit(key)
         if key is None or name is None:
             return False
-        committed_at = None if value is None else _commit_time(key, value)
+        offset, committed_at = (None, None) if value is None else _commit_of(key, value)
+        is_live = at >= self.began
+        if is_live:
+            self._pending.heard(name, key, offset)
         if committed_at is not None:
             group = self._group(name)
             group.pace.add(committed_at)
             self._unasked.add(name)
-            group.totals.commits += at >= self.began
+            group.totals.commits += is_live
         return True
 
     def _take_generation(self, group_id: str, entry: Entry) -> None:
@@ -156,6 +161,7 @@ class Store:
         for name in [name for name in self._groups if is_all and name not in found]:
             del self._groups[name]
             self._unasked.discard(name)
+            self._pending.forget(name)
         for name, one in found.items():
             self._group(name).listing = one
 
@@ -180,7 +186,10 @@ class Store:
 
     def take_committed(self, group_id: str, found: Mapping[TopicPartition, OffsetAndMetadata | KafkaError]) -> None:
         """The offsets that a group has committed."""
-        self._group(group_id).committed = {self._shared(place): _committed(place, one) for place, one in found.items()}
+        committed = {self._shared(place): _committed(place, one) for place, one in found.items()}
+        self._group(group_id).committed = committed
+        if self._pending.settle(group_id, committed):
+            self._unasked.add(group_id)
 
     def asking(self, group_ids: Iterable[str]) -> None:
         """These groups are asked about: what they commit from now on is news again."""
@@ -394,17 +403,17 @@ class Store:
         )
 
 
-def _commit_time(key: bytes, value: bytes) -> Ms | None:
-    """When it was committed; None if the record cannot be read."""
+def _commit_of(key: bytes, value: bytes) -> tuple[int, Ms] | tuple[None, None]:
+    """The offset, and when it was committed; None if the record cannot be read."""
     usual = decode_usual_value(value)
     if usual is not None:
-        return Ms(usual[2])
+        return usual[0], Ms(usual[2])
     try:
         record = decode_record(key, value)
     except ProtocolError:
-        return None
+        return None, None
     told = getattr(record, "value", None)
-    return Ms(told.commit_timestamp) if isinstance(told, OffsetCommitValue) else None
+    return (told.offset, Ms(told.commit_timestamp)) if isinstance(told, OffsetCommitValue) else (None, None)
 
 
 def _slim(row: Entry) -> Entry:

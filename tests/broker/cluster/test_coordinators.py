@@ -10,7 +10,7 @@ import pytest
 from equipoise.broker import Broker
 from equipoise.broker.clock import VirtualClock
 from equipoise.broker.cluster.placement import NOBODY
-from equipoise.coordinator.shard import Status
+from equipoise.coordinator.shard_state import Status
 from equipoise.wire.apis.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest

@@ -7,19 +7,28 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Protocol
 
 from equipoise import Consumer, Producer, TopicPartition
-from proving.brokers import BrokerProcess
-from tests.client.transactions.stage import new_topic, read
+from tests.client.transactions.stage import consumer, new_topic, producer
 from tests.client.writing import Reachable
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "transactions.py"
 _PATIENCE_S = 180.0
 _PARTITIONS = 4
+_ORDERS = 40  # before a kill, and while it happens
 QUICK = ["session.timeout.ms=1500", "heartbeat.interval.ms=300"]
+
+
+class Mortal(Reachable, Protocol):
+    """A broker as a process."""
+
+    def kill(self) -> object: ...
+
+    def start(self) -> object: ...
 
 
 class Copies:
@@ -52,13 +61,19 @@ class Copies:
             process.kill()
             process.wait()
 
+    def abort_what_is_open(self) -> None:
+        """The next start of each would do so."""
+        for name in self._running:
+            with producer(self._arguments[0], name) as successor:
+                successor.init_transactions()
+
 
 def copies_are_killed(broker: Reachable, kills: int, seed: int = 19) -> None:
     """Orders are written all the while. In the end each has one bill, and the group's offsets are behind all orders."""
     _account(broker, kills, lambda copies, chance: copies.kill_one(chance), random.Random(seed))
 
 
-def the_broker_is_killed(broker: BrokerProcess, kills: int, seed: int = 19) -> None:
+def the_broker_is_killed(broker: Mortal, kills: int, seed: int = 19) -> None:
     """The same while the broker is killed and comes back: what it has promised stands, and what is open is decided."""
 
     def kill(copies: Copies, chance: random.Random) -> None:
@@ -74,31 +89,61 @@ def _account(
     orders, bills, written = new_topic(broker, _PARTITIONS), new_topic(broker, 2), 0
     with ExitStack() as stack:
         writer = stack.enter_context(Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0}))
+        reader = Bills(stack.enter_context(consumer(broker, bills)))
         copies = Copies(broker, orders, bills)
         stack.callback(copies.end)
         for _ in range(kills):
-            billed = len(read(broker, bills))
-            for _ in range(40):
+            for _ in range(_ORDERS):
                 writer.send(orders, f"{written}", partition=written % _PARTITIONS)
                 written += 1
             writer.flush()
-            _until_more_bills(broker, bills, billed, copies)
-            for _ in range(40):
+            reader.until_more(copies)
+            for _ in range(_ORDERS):
                 writer.send(orders, f"{written}", partition=written % _PARTITIONS)
                 written += 1
             time.sleep(chance.uniform(0, 0.1))  # at another moment of its work each time
             kill(copies, chance)
         writer.flush()
         _until_all_is_read(broker, orders, written, copies)
-    found = Counter(record.value for record in read(broker, bills))
-    assert found == Counter(f"bill for {number}".encode() for number in range(written))
+        copies.end()
+        copies.abort_what_is_open()
+        end = _end_of(broker, bills)
+        reader.until(end)
+        later = Bills(stack.enter_context(consumer(broker, bills)))  # who comes later reads the same
+        later.until(end)
+    wanted = Counter(f"bill for {number}".encode() for number in range(written))
+    for found in (reader.found, later.found):
+        assert (wanted - found, found - wanted) == (Counter(), Counter()), "bills that are missing, and too many"
 
 
-def _until_more_bills(broker: Reachable, bills: str, before: int, copies: Copies) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
-    while len(read(broker, bills)) <= before:
-        assert time.monotonic() < deadline, "the copies write no bills"
-        copies.restart_ended()
+def _end_of(broker: Reachable, topic: str) -> dict[TopicPartition, int]:
+    with consumer(broker, topic, "read_uncommitted") as reader:
+        return reader.end_offsets()
+
+
+class Bills:
+    """A reader of committed bills, over all kills."""
+
+    def __init__(self, reader: Consumer) -> None:
+        self._reader = reader
+        self.found: Counter[bytes] = Counter()
+
+    def _poll(self) -> None:
+        self.found.update(one.value or b"" for one in self._reader.poll(0.1))
+
+    def until_more(self, copies: Copies) -> None:
+        """Than there were: those that come already are passed over."""
+        deadline, before = time.monotonic() + _PATIENCE_S, self.found.total()
+        while self.found.total() <= before:
+            assert time.monotonic() < deadline, "the copies write no bills"
+            self._poll()
+            copies.restart_ended()
+
+    def until(self, end: Mapping[TopicPartition, int]) -> None:
+        deadline = time.monotonic() + _PATIENCE_S
+        while any(self._reader.position(one) < offset for one, offset in end.items()):
+            assert time.monotonic() < deadline, "a transaction is open"
+            self._poll()
 
 
 def _until_all_is_read(broker: Reachable, orders: str, written: int, copies: Copies) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from proving.brokers import KafkaBroker
 from tests.client.transactions.killing import copies_are_killed, the_broker_is_killed
+from tests.client.transactions.reading import READING
 from tests.client.transactions.scenarios import SCENARIOS, Scenario
 from tests.proving.needed import needed
 
@@ -16,6 +17,7 @@ QUICK = {
     "group.min.session.timeout.ms": 1_000,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
     "group.initial.rebalance.delay.ms": 0,
+    "log.cleaner.backoff.ms": 100,
 }
 
 
@@ -36,7 +38,7 @@ def versioned_kafka(request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
         yield broker
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("scenario", [*SCENARIOS, *READING], ids=lambda one: one.__name__)
 def test_the_scenario(scenario: Scenario, versioned_kafka: KafkaBroker) -> None:
     scenario(versioned_kafka)
 
@@ -51,6 +53,7 @@ def test_a_killed_broker_bills_each_order_once() -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(7200)
 def test_a_broker_killed_many_times_bills_each_order_once() -> None:
     with needed(lambda: KafkaOfVersion(2)) as broker:
-        the_broker_is_killed(broker, kills=500)
+        the_broker_is_killed(broker, kills=60)

@@ -5,79 +5,27 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
-from equipoise.client import Admin, Consumer, Producer, TopicPartition
+from equipoise.client import Consumer, TopicPartition
 from equipoise.watching import watcher as watcher_module
 from proving.brokers import KafkaBroker
 from proving.tools import Tools
 from tests.commands import Command, Ended
-from tests.console.groups.golden import compare, until
+from tests.console.groups.kafka_scene import Golden, Scene
 from tests.console.schemas import all_schemas, check
 from tests.proving.needed import needed
 
 pytestmark = pytest.mark.kafka
 PATIENCE_S = 60
-Golden = Callable[..., int]
 
 
 @pytest.fixture
-def groups(command: Command, kafka: KafkaBroker) -> Command:
-    def call(*arguments: str) -> Ended:
-        return command("groups", *arguments, "--utc", "-b", kafka.bootstrap_servers, "--timeout", "30s")
-
-    return call
-
-
-class Scene:
-    """A topic of three partitions with records, and a group on it."""
-
-    def __init__(self, kafka: KafkaBroker, stack: ExitStack) -> None:
-        self.address = kafka.bootstrap_servers
-        self.topic, self.group = f"orders-{uuid4().hex[:6]}", f"billing-{uuid4().hex[:6]}"
-        self._stack = stack
-        self.admin = stack.enter_context(Admin(kafka.bootstrap_servers))
-        self.admin.create_topic(self.topic, 3)
-        with Producer(bootstrap_servers=kafka.bootstrap_servers) as producer:
-            for number in range(30):
-                producer.send(self.topic, b"x", partition=number % 3)
-
-    def member(self, client_id: str, protocol: str = "classic", **settings: object) -> Consumer:
-        """A consumer that has subscribed."""
-        given = {"auto_offset_reset": "earliest", "enable_auto_commit": False, **settings}
-        consumer = Consumer(
-            bootstrap_servers=self.address, group_id=self.group, client_id=client_id, group_protocol=protocol, **given
-        )
-        self._stack.callback(consumer.close)
-        consumer.subscribe([self.topic])
-        return consumer
-
-    def join(
-        self, client_id: str, protocol: str = "classic", beside: Consumer | None = None, **settings: object
-    ) -> Consumer:
-        """A consumer that has partitions; `beside`: while another is polled."""
-        consumer = self.member(client_id, protocol, **settings)
-        others = [] if beside is None else [beside]
-        while not consumer.assignment() or any(not one.assignment() for one in others):
-            for one in (consumer, *others):
-                one.poll(0.1)
-        return consumer
-
-    def newest(self, groups: Command) -> int:
-        """The generation of its last rebalance, as the records tell; 0 if there was none."""
-        found = json.loads(groups("history", self.group, "--json").out)["rebalances"]
-        return max((one["generation"] or 0 for one in found), default=0)
-
-
-@pytest.fixture
-def scene(kafka: KafkaBroker) -> Iterator[Scene]:
-    with ExitStack() as stack:
-        yield Scene(kafka, stack)
+def groups(kafka_groups: Command) -> Command:
+    return kafka_groups
 
 
 @pytest.fixture(scope="module")
@@ -241,52 +189,32 @@ def test_a_consumer_group_is_reconstructed_from_its_records(groups: Command, sce
     assert (view["guess"]["kind"], view["guess"]["who"]["client_id"]) == ("member_gone", "two")
 
 
-@pytest.fixture
-def golden(groups: Command, scene: Scene, pytestconfig: pytest.Config) -> Golden:
-    """Compares the next rebalance after a generation with its transcript; its own generation."""
-
-    def check(name: str, after: int, *polled: Consumer) -> int:
-        def there() -> bool:
-            for one in polled:
-                one.poll(0.05)
-            return scene.newest(groups) > after
-
-        until(there)
-        ended = groups("explain", scene.group, str(after + 1))
-        assert ended.status == 0, ended.err
-        text = ended.out.replace(scene.topic, "orders").replace(scene.group, "billing")
-        compare(f"kafka/{name}", text, pytestconfig)
-        return after + 1
-
-    return check
-
-
-def test_what_members_of_a_classic_group_did_is_concluded(golden: Golden, scene: Scene) -> None:
+def test_what_members_of_a_classic_group_did_is_concluded(kafka_golden: Golden, scene: Scene) -> None:
     """Golden transcripts of what the records tell: each says what it is made of, and what it cannot know. A leave, a
     death and a member that polls too late look the same; a restart does not."""
     eager: dict[str, Any] = {"partition_assignment_strategy": "range", "metadata_max_age_ms": 200}
     one = scene.join("one", **eager)
-    at = golden("the-first-member-joins", 0, one)
+    at = kafka_golden("the-first-member-joins", 0, one)
     two = scene.join("two", beside=one, **eager)
-    at = golden("a-member-joins", at, one, two)
+    at = kafka_golden("a-member-joins", at, one, two)
     scene.admin.add_partitions(scene.topic, 4)
-    at = golden("partitions-are-added", at, one, two)
+    at = kafka_golden("partitions-are-added", at, one, two)
     two.close()
-    at = golden("a-member-leaves", at, one)
+    at = kafka_golden("a-member-leaves", at, one)
     late = scene.join("late", beside=one, max_poll_interval_ms=2_000, **eager)
-    at = golden("another-member-joins", at, one, late)
-    at = golden("a-member-polls-too-late", at, one)
+    at = kafka_golden("another-member-joins", at, one, late)
+    at = kafka_golden("a-member-polls-too-late", at, one)
     scene.admin.create_topic(f"{scene.topic}-returned", 2)
     one.subscribe(pattern=f"^{scene.topic}")
-    golden("a-pattern-matches", at, one)
+    kafka_golden("a-pattern-matches", at, one)
 
 
-def test_a_static_member_that_comes_back_is_told_from_a_new_one(golden: Golden, scene: Scene) -> None:
+def test_a_static_member_that_comes_back_is_told_from_a_new_one(kafka_golden: Golden, scene: Scene) -> None:
     one = scene.join("pod", group_instance_id="pod-1", partition_assignment_strategy="range,roundrobin")
-    at = golden("a-static-member-joins", 0, one)
+    at = kafka_golden("a-static-member-joins", 0, one)
     one.close()
     again = scene.join("pod", group_instance_id="pod-1", partition_assignment_strategy="roundrobin")
-    golden("a-static-member-is-replaced", at, again)
+    kafka_golden("a-static-member-is-replaced", at, again)
 
 
 def test_where_no_topic_can_be_read_questions_tell_what_is(

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import pytest
@@ -23,32 +21,11 @@ from equipoise.member.subscription import SubscriptionPattern
 from equipoise.testing.plugin import QUICK
 from tests.commands import Command
 from tests.console.groups.golden import compare, until
+from tests.console.groups.processes import process
 from tests.watching.conftest import Join
 
 GROUP = "billing"
 SETTINGS = {**QUICK, "group.min.session.timeout.ms": 500, "group.consumer.regex.refresh.interval.ms": 10_000}
-_MEMBER = """
-import os, signal, time
-from equipoise.client import Consumer
-from equipoise.assignors.range import RangeAssignor
-
-def lose_connections(*_):
-    os.closerange(3, 1024)
-    os.kill(os.getpid(), signal.SIGSTOP)
-
-signal.signal(signal.SIGUSR1, lose_connections)
-
-class Frozen(RangeAssignor):
-    def assign(self, cluster, members):
-        os.kill(os.getpid(), signal.SIGSTOP)
-        return super().assign(cluster, members)
-
-with Consumer(group_id="billing", **{settings!r}, partition_assignment_strategy={assignor}) as consumer:
-    consumer.subscribe(["orders"])
-    while True:
-        consumer.poll(0.1)
-"""
-
 Golden = Callable[[str, Rebalance], None]
 
 
@@ -68,18 +45,6 @@ def golden(groups: Command, pytestconfig: pytest.Config) -> Golden:
         compare(name, ended.out, pytestconfig)
 
     return check
-
-
-@contextmanager
-def process(broker: Broker, client_id: str, *, freezes: bool = False, **settings: object) -> Iterator[int]:
-    """A member in a process of its own; its pid. `freezes`: as the leader it stops between join and sync."""
-    given = {"bootstrap_servers": broker.bootstrap_servers, "client_id": client_id, **settings}
-    code = _MEMBER.replace("{settings!r}", repr(given)).replace("{assignor}", "Frozen()" if freezes else "'range'")
-    with subprocess.Popen([sys.executable, "-c", code]) as running:
-        try:
-            yield running.pid
-        finally:
-            running.kill()
 
 
 def ended(broker: Broker, trigger: Trigger | None, *, after: int = 0) -> list[Rebalance]:
@@ -131,7 +96,7 @@ def pair(broker: Broker, join: Join) -> Iterator[Callable[..., Pair]]:
 
         def settled(**settings: Any) -> Pair:
             first = join(GROUP, "one", partition_assignment_strategy="range")
-            pid = stack.enter_context(process(broker, "two", **settings))
+            pid = stack.enter_context(process(broker.bootstrap_servers, "two", **settings))
             members(broker, 2, first)
             return Pair(first, pid)
 
@@ -141,7 +106,7 @@ def pair(broker: Broker, join: Join) -> Iterator[Callable[..., Pair]]:
 def test_a_member_joins_another(golden: Golden, broker: Broker, join: Join) -> None:
     first = join(GROUP, "one", partition_assignment_strategy="range")
     before = members(broker, 1, first)
-    with process(broker, "two"):
+    with process(broker.bootstrap_servers, "two"):
         golden("a-member-joins", caused(broker, Trigger.MEMBER_JOINED, first, after=before))
 
 
@@ -225,7 +190,7 @@ def test_partitions_are_added_to_a_consumer_group(golden: Golden, broker: Broker
 
 
 def test_a_leader_never_asks_for_its_assignment(golden: Golden, broker: Broker, topic: str) -> None:
-    with process(broker, "one", freezes=True, session_timeout_ms=30_000, max_poll_interval_ms=5_000):
+    with process(broker.bootstrap_servers, "one", freezes=True, session_timeout_ms=30_000, max_poll_interval_ms=5_000):
         golden("a-sync-is-pending-too-long", caused(broker, Trigger.SYNC_EXPIRED))
 
 

@@ -229,18 +229,21 @@ class Cluster:
             raise UsageError(f"there is no broker {node_id}: {', '.join(map(str, self.nodes))}")
         return node
 
-    def kill(self, node_id: int) -> None:
-        """As SIGKILL does: its connections are reset in the middle of whatever they do; the others take over."""
+    def _find_up(self, node_id: int) -> Node:
         node = self.find(node_id)
         node.check_up(is_up=True)
+        return node
+
+    def kill(self, node_id: int) -> None:
+        """As SIGKILL does: its connections are reset in the middle of whatever they do; the others take over."""
+        node = self._find_up(node_id)
         node.is_up = False
         node.reset()
         self._elect()
 
     def stop(self, node_id: int) -> None:
         """A controlled shutdown: the others take over, then its connections end (ControlledShutdown)."""
-        node = self.find(node_id)
-        node.check_up(is_up=True)
+        node = self._find_up(node_id)
         node.is_up = False
         self._elect()
         node.close_connections()
@@ -254,8 +257,7 @@ class Cluster:
 
     def cut(self, node_id: int) -> None:
         """No client reaches it, and it leads on: a network that is gone."""
-        node = self.find(node_id)
-        node.check_up(is_up=True)
+        node = self._find_up(node_id)
         node.is_cut = True
         node.reset()
 

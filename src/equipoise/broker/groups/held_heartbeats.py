@@ -2,8 +2,8 @@
 
 Only for clients known to bear it: they keep a connection to the coordinator for itself, send other requests past
 a heartbeat in flight, and do not count its round trip as trouble. Limits: a tenth of a second less than the interval
-at which the client sends them, or nine tenths of it until it has been seen twice, and of librdkafka, which skips a
-heartbeat if the last answer is late; a third of its session,
+at which the client sends them (0.15 s for librdkafka, which skips a heartbeat if the last answer is late), or nine
+tenths of it until it has been seen twice, and after a skipped heartbeat; a third of its session,
 `group.heartbeat.hold.max.ms`, half a second for static members, whose close may wait for the answer, and 1.8 s for
 clients that give a connection up after `request.timeout.ms`, which some set to 2 s. Anything else the client sends ends
 the hold.
@@ -55,6 +55,8 @@ _HASTY_CLIENTS = frozenset({"kafka-python", _AIOKAFKA_NAME})
 _HASTY_LIMIT_MS = 1_800
 _STATIC_LIMIT_MS = 500
 _MARGIN_MS = 100  # for the answer to reach the client before its next heartbeat is due
+_SKIPPING_MARGIN_MS = 150  # the same where a late answer costs a heartbeat
+_FAILING_MARGIN_MS = 500  # and where it costs the connection: librdkafka, in `consumer` groups
 _SHORTEST_MS = 50  # a hold not worth its bookkeeping; also what is no heartbeat interval
 _USUAL_INTERVAL_MS = 3_000  # heartbeat.interval.ms of every client, unless it is set
 _BLOCKED_WITHIN_MS = 5
@@ -71,6 +73,7 @@ class HeartbeatIntervals:
         "_is_confirmed",
         "_is_late",
         "_last_heartbeat",
+        "_margin_ms",
         "connections",
         "listener",
         "principal",
@@ -83,6 +86,7 @@ class HeartbeatIntervals:
         self._held_ms = 0  # the last heartbeat
         self._blocked = 0
         self._is_confirmed = False  # the interval was seen twice
+        self._margin_ms = _MARGIN_MS
         self._is_late = False  # answers may reach the client after its next heartbeat was due: it skipped one
         self.connections = 0  # open ones that have carried a request of the member, see `carriers.py`
         self.was_cut_off = False  # a connection was closed during a hold
@@ -108,11 +112,15 @@ class HeartbeatIntervals:
         it nobody can be told anything."""
         tenth = interval_ms // 10
         is_sure = self._is_confirmed if is_confirmed is None else is_confirmed
-        return interval_ms - (min(tenth, _MARGIN_MS) if is_sure and not self._is_late else tenth)
+        return interval_ms - (min(tenth, self._margin_ms) if is_sure and not self._is_late else tenth)
 
     def skipped(self) -> None:
-        """A heartbeat has not come when it was due, because the answer to the last one was late; or would not come."""
+        """A heartbeat has not come when it was due, because the answer to the last one was late."""
         self._is_late = True
+
+    def may_skip(self) -> None:
+        """The client does not send a heartbeat that is due while the last one is not answered."""
+        self._margin_ms = _SKIPPING_MARGIN_MS
 
     @property
     def bears_holds(self) -> bool:
@@ -187,7 +195,7 @@ class HeldHeartbeat:
             longest = min(longest, _STATIC_LIMIT_MS)
         is_own = self._software == _OWN
         if self._software in _SKIPPING:
-            intervals_of(member).skipped()
+            intervals_of(member).may_skip()
         return intervals_of(member).limit(member, longest, now, is_own=is_own, is_sent_past=is_sent_past)
 
     def limit_of_consumer(
@@ -197,11 +205,13 @@ class HeldHeartbeat:
         notes = intervals_of(presence)
         if not self.is_patient or not notes.bears_holds:
             return 0
-        if self._software in _SKIPPING or now - presence.last_seen > interval_ms * 3 // 2:
+        if now - presence.last_seen > interval_ms * 3 // 2:
             notes.skipped()
-        if self._software == _SPINNING and presence.told_interval_ms:
+        if self._software in (*_SKIPPING, _SPINNING) and presence.told_interval_ms:
             interval_ms = min(interval_ms, presence.told_interval_ms)
         longest = min(config.group_heartbeat_hold_max_ms, notes.limit_within(interval_ms, is_confirmed=True))
+        if self._software in _SKIPPING:  # it gives a heartbeat up after the interval that it was told
+            longest = min(longest, interval_ms - _FAILING_MARGIN_MS)
         if self._software in _HASTY_CLIENTS:
             longest = min(longest, _HASTY_LIMIT_MS)
         if is_static:

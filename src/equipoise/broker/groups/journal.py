@@ -15,7 +15,6 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from equipoise.broker.groups.held_heartbeats import intervals_of
-from equipoise.broker.net.turns import SLICE_S
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.events import Event, MemberJoined, StateChanged, TargetReached
 from equipoise.coordinator.journal import Journal, Rebalance
@@ -61,7 +60,7 @@ class GroupJournal:
 
     def _work_on(self) -> None:
         """For a while, then others have their turn: an assignment of thousands takes long to compare."""
-        self._work_until(monotonic() + SLICE_S)
+        self._work_until(self._server.turns.piece_ends())
         if self._working is not None:
             self._server.turns.add(self._work_on)
 

@@ -11,7 +11,6 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from equipoise.broker.net.turns import SLICE_S
 from equipoise.coordinator.consumer.regex import DFA, InvalidRegularExpression, parse
 from equipoise.security.acls import AclOperation, Resource, ResourceType
 from equipoise.wire.text import printable
@@ -40,7 +39,7 @@ class TopicRegexResolver:
 
     def _go_on(self, shard: GroupShard, asked: Resolve, found: Found, steps: Iterator[None]) -> None:
         """One slice."""
-        ends = monotonic() + SLICE_S
+        ends = self._server.turns.piece_ends()
         try:
             for _ in steps:
                 if monotonic() >= ends:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -38,9 +37,11 @@ from equipoise.coordinator.config import GroupConfig
 from equipoise.coordinator.metadata import EMPTY_IMAGE, TopicImage
 from equipoise.coordinator.outcomes import AssignmentWritten
 from equipoise.coordinator.placement import partition_for
-from equipoise.coordinator.shard import Shard, Status
+from equipoise.coordinator.shard import Shard
+from equipoise.coordinator.shard_state import Status
 from equipoise.coordinator.step import Caller, Producer, Step, Write
 from equipoise.log.producer_state import UNVERIFIED, TxnMarker, Verification
+from equipoise.random_uuid import random_uuid
 from equipoise.wire.apis.k12_heartbeat import HeartbeatResponse
 from equipoise.wire.apis.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError
@@ -48,6 +49,7 @@ from equipoise.wire.offsets_records import GroupMetadataValue, encode_key, encod
 from equipoise.wire.records.batch import HEADER_SIZE, read_header
 from equipoise.wire.records.build import build_pairs
 from equipoise.wire.schema import Message
+from equipoise.wire.uuids import dashed
 
 if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
@@ -59,9 +61,9 @@ log = logging.getLogger(__name__)
 Pair = tuple[bytes, bytes | None]  # a key and its value, as they are written
 OFFSETS_TOPIC = "__consumer_offsets"
 _CROWD = 1000  # members: their assignment takes milliseconds to write
-_PORTION = 50  # replies in one turn of the loop: their clients come back at once with more work
-_MOST_WRITES = 250  # in one batch: what follows takes milliseconds, in one turn of the loop
-_ENCODING_S = 0.003  # records become bytes for so long in one turn of the loop
+_PORTION = 50  # replies that leave at once; of more, so many together: their clients come back with more work
+_MOST_WRITES = 100  # in one batch: what follows takes milliseconds, in one turn of the loop
+_ENCODING_S = 0.002  # records become bytes for so long in one turn of the loop
 _RECORD_OVERHEAD = 21  # lengths, deltas and attributes of a record, at most (DefaultRecord.MAX_RECORD_OVERHEAD)
 
 
@@ -70,7 +72,7 @@ class GroupShard:
 
     def __init__(self, server: Server, journal: GroupJournal, partition: Partition) -> None:
         coordinator = server.group_coordinator
-        self.core = Shard(coordinator.config, lambda: str(uuid.uuid4()), server.wall_time_of)
+        self.core = Shard(coordinator.config, lambda: dashed(random_uuid()), server.wall_time_of)
         self.core.image = coordinator.image
         self.core.own_settings = coordinator.configs.settings
         self.core.is_prepared = coordinator.preparation.is_done
@@ -83,6 +85,7 @@ class GroupShard:
         self._gathered: _Batch | None = None  # writes not yet appended
         self._appended: dict[_Batch, None] = {}  # not yet durable
         self._is_retired = False
+        self._is_tick_queued = False
         self._begun = self._ended = 0  # writes
         self._after_writes: deque[tuple[int, Callable[[], None]]] = deque()
 
@@ -145,9 +148,8 @@ class GroupShard:
         elif step.replies:
             is_sending = bool(self._replies)
             self._replies.extend(step.replies)
-            if not is_sending:  # this turn of the loop has been long: others come before the first portion
-                loop = asyncio.get_running_loop()
-                loop.call_soon(loop.call_soon, self._reply)
+            if not is_sending:
+                self._server.turns.add(self._reply)
         for write in step.writes:
             self._write(write)
         if step.events:
@@ -163,7 +165,7 @@ class GroupShard:
             caller, response = self._replies.popleft()
             caller.token.reply(response)
         if self._replies:
-            asyncio.get_running_loop().call_soon(self._reply)
+            self._server.turns.add(self._reply)
 
     def after_writes(self, callback: Callable[[], None]) -> None:
         """Calls back when what was decided before this moment is on disk; writes that begin later do not delay it."""
@@ -173,6 +175,15 @@ class GroupShard:
             self._after_writes.append((self._begun, callback))
 
     def _tick(self) -> None:
+        """When much has come in this turn of the loop, timers wait for their slice."""
+        if not self._server.turns.is_busy:
+            self._tick_now()
+        elif not self._is_tick_queued:
+            self._is_tick_queued = True
+            self._server.turns.add(self._tick_now)
+
+    def _tick_now(self) -> None:
+        self._is_tick_queued = False
         if self.core.status is Status.ACTIVE:
             now, began = self._server.clock.now(), monotonic()
             with _collecting_later():
@@ -208,7 +219,18 @@ class GroupShard:
             loop.call_soon(self._append)
 
     def _append(self) -> None:
+        """The writes of a crowd count in the turn of the loop, and wait when it has been long already."""
+        if self._gathered is None or len(self._gathered.writes) <= _PORTION:
+            self._append_gathered(_ENCODING_S)
+        elif self._server.turns.is_busy:
+            self._server.turns.add(self._append_many)
+        else:
+            self._append_many()
+
+    def _append_many(self) -> None:
+        began = monotonic()
         self._append_gathered(_ENCODING_S)
+        self._server.turns.spend(monotonic() - began)
 
     def _append_gathered(self, encoding_s: float) -> None:
         batch, self._gathered = self._gathered, None
@@ -264,7 +286,7 @@ class GroupShard:
 
     def _drop_void(self, batch: _Batch) -> None:
         """What has built on a write that failed is not written."""
-        if any(is_void(self.core, write) for write in batch.writes):
+        if self.core.voided and any(is_void(self.core, write) for write in batch.writes):
             void = [write for write in batch.writes if is_void(self.core, write)]
             batch.writes = deque(write for write in batch.writes if not is_void(self.core, write))
             batch.take_encoded()
@@ -395,10 +417,9 @@ class _Batch:
         return found
 
     def split(self, count: int) -> deque[Write]:
-        """Keeps the first `count` and gives back the others."""
-        rest: deque[Write] = deque()
-        while len(self.writes) > count:
-            rest.appendleft(self.writes.pop())
+        """Keeps the first `count` and gives back the others, however many they are."""
+        kept, rest = deque(self.writes.popleft() for _ in range(count)), self.writes
+        self.writes = kept
         return rest
 
 

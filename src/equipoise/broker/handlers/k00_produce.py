@@ -279,8 +279,9 @@ class _Appending:
         elif not server.config.transaction_partition_verification_enable:
             append(Verification(EveryProducer()))
         else:
-            name = partition.topic.name, partition.index
-            append(Verification(VerifiedProducer(server, producer, name, version)))
+            verified = VerifiedProducer(server, producer, (partition.topic.name, partition.index), version)
+            verified.check()
+            append(Verification(verified))
 
     def ask(self) -> list[ProducePartitionStatus | Admission]:
         """The coordinator is asked once for all partitions. Returns what the response waits for."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 RESPONSE = LiveDescribeGroupsResponse
 
 
-def handle(server: Server, request: DescribeGroupsRequest, call: Call) -> DescribeGroupsResponse | None:
+def handle(server: Server, request: DescribeGroupsRequest, call: Call) -> None:
     """Describes each group once (KafkaApis.handleDescribeGroupsRequest). Our own clients get deadlines with it."""
     deadlines = LivenessRows(server, call, LiveDescribeGroupsResponse)
 
@@ -35,7 +35,6 @@ def handle(server: Server, request: DescribeGroupsRequest, call: Call) -> Descri
 
     asked = dict.fromkeys(request.groups)  # each once: a small request could ask a thousand times for a large group
     server.turns.encode_each(call, asked, describe, respond)
-    return None
 
 
 def _describe(server: Server, group_id: str, call: Call) -> DescribedGroup:

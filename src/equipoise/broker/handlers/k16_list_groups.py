@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from equipoise.coordinator.admin import GROUP_TYPES, list_groups
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.consumer.states import GroupState
-from equipoise.coordinator.shard import Status
+from equipoise.coordinator.shard_state import Status
 from equipoise.security.acls import CLUSTER, AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k16_list_groups import ListGroupsRequest, ListGroupsResponse
 from equipoise.wire.errors import ErrorCode

@@ -31,11 +31,10 @@ if TYPE_CHECKING:
 _DEFAULT = -1
 
 
-def handle(server: Server, request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse | None:
+def handle(server: Server, request: CreateTopicsRequest, call: Call) -> None:
     """Checks the topics one by one, and creates them together (ControllerApis.createTopics)."""
     creating = _Creating(server, request, call)
     server.turns.run(call, creating.steps(), creating.response)
-    return None
 
 
 class _Creating:

@@ -20,13 +20,12 @@ if TYPE_CHECKING:
     from equipoise.broker.topics.topics import Topic
 
 
-def handle(server: Server, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse | None:
+def handle(server: Server, request: DeleteTopicsRequest, call: Call) -> None:
     """Checks the topics one by one, and deletes them together (ControllerApis.deleteTopics)."""
     asked = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     server.turns.answer_each(
         call, asked, lambda one: _find(server, call, one), lambda answers: _delete_found(server, answers)
     )
-    return None
 
 
 def _delete_found(server: Server, answers: list[DeletableTopicResult]) -> DeleteTopicsResponse:

@@ -23,7 +23,7 @@ NAMES_PARTITIONS = True
 HIGH_WATERMARK = -1
 
 
-def handle(server: Server, request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResponse | None:
+def handle(server: Server, request: DeleteRecordsRequest, call: Call) -> None:
     """Each partition once, as on Kafka, with the offset given last. Each is a sync of the disk: others go between
     (KafkaApis.handleDeleteRecordsRequest, ReplicaManager.deleteRecords)."""
     asked = {(topic.name, one.partition_index): one for topic in request.topics for one in topic.partitions}
@@ -35,7 +35,6 @@ def handle(server: Server, request: DeleteRecordsRequest, call: Call) -> DeleteR
             yield
 
     server.turns.run(call, steps(), lambda: DeleteRecordsResponse(topics=list(topics.values())))
-    return None
 
 
 def _delete(server: Server, call: Call, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:

@@ -25,7 +25,7 @@ TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 _ADVERTISED = "advertised.listeners"
 
 
-def handle(server: Server, request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse | None:
+def handle(server: Server, request: DescribeConfigsRequest, call: Call) -> None:
     """Each resource once: a small request could ask a thousand times for the longest answer there is
     (ConfigHelper.handleDescribeConfigsRequest)."""
     asked = {(one.resource_type, one.resource_name): one for one in request.resources}
@@ -35,7 +35,6 @@ def handle(server: Server, request: DescribeConfigsRequest, call: Call) -> Descr
         lambda one: _describe(server, request, call, one),
         lambda results: DescribeConfigsResponse(results=results),
     )
-    return None
 
 
 def _describe(

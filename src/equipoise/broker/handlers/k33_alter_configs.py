@@ -28,13 +28,12 @@ Configs = dict[str, str]
 Change = Callable[[Configs], Configs]  # makes the new configs of what a topic or a group has
 
 
-def handle(server: Server, request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse | None:
+def handle(server: Server, request: AlterConfigsRequest, call: Call) -> None:
     """Replaces the configs of each topic and group (ControllerApis.handleLegacyAlterConfigs)."""
     altering = Altering(server, call, validate_only=request.validate_only)
     for asked in request.resources:
         altering.add(asked.resource_type, asked.resource_name, partial(_replaced, asked))
     server.turns.run(call, altering.steps(), lambda: AlterConfigsResponse(responses=altering.answers))
-    return None
 
 
 def _replaced(asked: AlterConfigsResource, before: Configs) -> Configs:

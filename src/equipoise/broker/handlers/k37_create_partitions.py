@@ -21,11 +21,10 @@ if TYPE_CHECKING:
     from equipoise.broker.topics.topics import Topic
 
 
-def handle(server: Server, request: CreatePartitionsRequest, call: Call) -> CreatePartitionsResponse | None:
+def handle(server: Server, request: CreatePartitionsRequest, call: Call) -> None:
     """Checks the topics one by one, and grows them together (ControllerApis.createPartitions)."""
     growing = _Growing(server, request, call)
     server.turns.run(call, growing.steps(), growing.response)
-    return None
 
 
 class _Growing:

@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
-def handle(
-    server: Server, request: IncrementalAlterConfigsRequest, call: Call
-) -> IncrementalAlterConfigsResponse | None:
+def handle(server: Server, request: IncrementalAlterConfigsRequest, call: Call) -> None:
     """Changes single configs of each topic and group (ControllerApis.handleIncrementalAlterConfigs)."""
     altering = Altering(server, call, validate_only=request.validate_only)
     for asked in request.resources:
@@ -33,7 +31,6 @@ def handle(
         only_removes = {one.config_operation for one in asked.configs} == {DELETE} and asked.resource_type == BROKER
         altering.add(asked.resource_type, asked.resource_name, None if only_removes else change)
     server.turns.run(call, altering.steps(), lambda: IncrementalAlterConfigsResponse(responses=altering.answers))
-    return None
 
 
 def _changed(topics: Topics, changes: list[IncrementalAlterableConfig], configs: Configs) -> Configs:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 NAMES_PARTITIONS = True
 
 
-def handle(server: Server, request: DescribeProducersRequest, call: Call) -> DescribeProducersResponse | None:
+def handle(server: Server, request: DescribeProducersRequest, call: Call) -> None:
     """Each partition once, as others have their turns: it may know many. Rule T.58. Kafka:
     KafkaApis.handleDescribeProducersRequest."""
     asked = {(topic.name, index): None for topic in request.topics for index in topic.partition_indexes}
@@ -34,7 +34,6 @@ def handle(server: Server, request: DescribeProducersRequest, call: Call) -> Des
             yield
 
     server.turns.run(call, steps(), lambda: DescribeProducersResponse(topics=list(topics.values())))
-    return None
 
 
 def _describe(server: Server, call: Call, topic: str, index: int) -> DescribeProducersPartitionResponse:

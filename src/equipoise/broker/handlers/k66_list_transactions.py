@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from equipoise.coordinator.consumer.regex import compile_regex
-from equipoise.coordinator.shard import Status
+from equipoise.coordinator.shard_state import Status
 from equipoise.coordinator.transactions.describe import STATE_NAMES, ListFilter, list_transactions
 from equipoise.security.acls import AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k66_list_transactions import (

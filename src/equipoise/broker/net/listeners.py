@@ -7,13 +7,12 @@ socket and no TLS object, plain text is told from TLS by its first byte, and eac
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import secrets
 import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,15 +20,6 @@ from typing import TYPE_CHECKING
 
 from equipoise.broker.net.connection import Connection
 from equipoise.broker.net.listener_config import ConfiguredListener
-from equipoise.broker.net.tls import (
-    PROTOCOL_VERSION_ALERT,
-    ListenerTls,
-    accepted_socket,
-    begins_tls,
-    describe_failure,
-    describe_plain,
-)
-from equipoise.broker.net.tls_connection import TlsConnection
 from equipoise.broker.security.logins import FixedUsers, Logins, PasswordThreads, UsersFile, UsersSource
 from equipoise.broker.security.token_keys import TokenValidator
 from equipoise.security.sasl.authentication import Mechanisms
@@ -43,17 +33,21 @@ from equipoise.wire.errors import UsageError
 
 if TYPE_CHECKING:
     from equipoise.broker.config import BrokerConfig
+    from equipoise.broker.net.tls_acceptor import TlsAcceptor
     from equipoise.broker.server import Server
 
 log = logging.getLogger(__name__)
 
 _BACKLOG = 1024
-_ACCEPTED_PER_TURN = 20  # a handshake takes a millisecond of the loop
-_WHEN_OUT_OF_FILES_S = 1.0
-_SHUTDOWN_S = 1.0  # a peer that is gone does not keep a connection for longer
 _RELOAD_MS = 60_000
-_PEEKED = 8
 _LAST_PORT = 65_535
+_NO_LIMIT = 2**31 - 1
+
+
+def _tls_of(server: Server, listener: Listener) -> TlsAcceptor:
+    from equipoise.broker.net.tls_acceptor import TlsAcceptor  # most brokers are without: milliseconds of the start
+
+    return TlsAcceptor(server, listener)
 
 
 class Listener:
@@ -71,15 +65,13 @@ class Listener:
         self.config = configured.config
         self.host, self.port = configured.host, configured.port
         self.principals = PrincipalMapper(configured.config.ssl_principal_mapping_rules)
-        self.tls = ListenerTls(configured.name, configured.config) if configured.uses_tls else None
+        self.tls = _tls_of(server, self) if configured.uses_tls else None
         self.logins = logins
         self.mechanisms = _mechanisms(configured, logins) if configured.uses_sasl else None
-        self.handshakes: set[asyncio.Task[None]] = set()  # those under way
         self.connections_of: Counter[str] = Counter()  # by the peer's address
         self._max_connections = configured.max_connections
         self._server = server
         self._plain: asyncio.Server | None = None
-        self._sockets: list[socket.socket] = []
         self._kept: list[socket.socket] = []  # bound, and never listening
 
     async def open(self) -> None:
@@ -94,11 +86,9 @@ class Listener:
                 self._plain = await loop.create_server(factory, self.host, self.port, backlog=_BACKLOG)
                 self.host, self.port = self._plain.sockets[0].getsockname()[:2]
             else:
-                self._sockets = await _bind(self.host, self.port)
-                self.host, self.port = self._sockets[0].getsockname()[:2]
-                for one in self._sockets:
-                    one.listen(_BACKLOG)
-                    loop.add_reader(one.fileno(), self._accept, one)
+                sockets = await _bind(self.host, self.port)
+                self.host, self.port = sockets[0].getsockname()[:2]
+                self.tls.open(sockets, _BACKLOG)
         except OSError as error:
             is_numbered = error.errno is not None and error.errno > 0  # below: a host that is not found
             why = os.strerror(error.errno or 0) if is_numbered else error.strerror
@@ -111,12 +101,8 @@ class Listener:
         """Accepts no more, and ends handshakes that are under way."""
         if self._plain is not None:
             self._plain.close()
-        for one in self._sockets:
-            asyncio.get_running_loop().remove_reader(one.fileno())
-            one.close()
-        self._sockets = []
-        for task in self.handshakes:
-            task.cancel()
+        if self.tls is not None:
+            self.tls.close()
 
     def release(self) -> None:
         """The port is free for others."""
@@ -129,6 +115,11 @@ class Listener:
         """HOST:PORT where it listens."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
+    @property
+    def handshakes(self) -> Set[asyncio.Task[None]]:
+        """Those under way."""
+        return self.tls.handshakes if self.tls is not None else frozenset()
+
     def has_room_for(self, peer: str) -> bool:
         """max.connections and max.connections.per.ip of this listener, with handshakes counted."""
         of_all = self.connections_of.total() if self._max_connections < _NO_LIMIT else 0
@@ -140,86 +131,11 @@ class Listener:
         certificate = tls.getpeercert(binary_form=True) if tls is not None else None
         return self.principals.principal_of(certificate) if certificate else ANONYMOUS
 
-    # -- TLS
-
-    def _accept(self, listening: socket.socket) -> None:
-        for _ in range(_ACCEPTED_PER_TURN):
-            try:
-                accepted, peer = listening.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                self._pause_accepting(listening, error)
-                return
-            accepted.setblocking(False)
-            if not self._server.has_room(len(self.handshakes)) or not self.has_room_for(peer[0]):
-                accepted.close()
-                continue
-            task = asyncio.get_running_loop().create_task(self._handshake(accepted, peer[0]))
-            self.handshakes.add(task)
-            task.add_done_callback(self.handshakes.discard)
-
-    def _pause_accepting(self, listening: socket.socket, error: OSError) -> None:
-        log.error("listener %s: accepting failed, and is tried again: %s", self.name, error)
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(listening.fileno())
-
-        def go_on() -> None:
-            if listening in self._sockets:
-                loop.add_reader(listening.fileno(), self._accept, listening)
-
-        loop.call_later(_WHEN_OUT_OF_FILES_S, go_on)
-
-    async def _handshake(self, accepted: socket.socket, peer: str) -> None:
-        """One deadline for the first byte and the handshake."""
-        assert self.tls is not None
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._server.config.request_receive_timeout_ms / 1000
-        self.connections_of[peer] += 1
-        try:
-            async with asyncio.timeout_at(deadline):
-                first = await _first_bytes(accepted)
-            if not begins_tls(first):
-                self._refuse_plain(accepted, peer, first)
-                return
-            accepted_socket.set(accepted)
-            await loop.connect_accepted_socket(
-                partial(TlsConnection, self._server, self),
-                accepted,
-                ssl=self.tls.context,
-                ssl_handshake_timeout=max(deadline - loop.time(), 0.001),
-                ssl_shutdown_timeout=_SHUTDOWN_S,
-            )
-        except OSError as error:
-            accepted.close()
-            self._warn(peer, describe_failure(error))
-        except asyncio.CancelledError:
-            accepted.close()
-            raise
-        finally:
-            self.forget(peer)
-
     def forget(self, peer: str) -> None:
         """A connection or a handshake of this address has ended."""
         self.connections_of[peer] -= 1
         if not self.connections_of[peer]:
             del self.connections_of[peer]
-
-    def _refuse_plain(self, accepted: socket.socket, peer: str, first: bytes) -> None:
-        """The alert tells a client that asks for plain text what the port speaks."""
-        if first:
-            with contextlib.suppress(OSError):
-                accepted.send(PROTOCOL_VERSION_ALERT)
-            self._warn(peer, describe_plain(first))
-        accepted.close()
-
-    def _warn(self, peer: str, why: str | None) -> None:
-        told = self._server.client_warnings.about(peer, why) if why is not None else None
-        if told is not None:
-            log.warning("%s: connection to listener %s closed: %s", peer, self.name, told)
-
-
-_NO_LIMIT = 2**31 - 1
 
 
 async def _bind(host: str, port: int) -> list[socket.socket]:
@@ -241,18 +157,6 @@ async def _bind(host: str, port: int) -> list[socket.socket]:
             one.close()
         raise
     return bound
-
-
-async def _first_bytes(accepted: socket.socket) -> bytes:
-    """The first bytes of a connection, which stay to be read. Empty: the client has gone."""
-    loop = asyncio.get_running_loop()
-    readable = asyncio.Event()
-    loop.add_reader(accepted.fileno(), readable.set)
-    try:
-        await readable.wait()
-    finally:
-        loop.remove_reader(accepted.fileno())
-    return accepted.recv(_PEEKED, socket.MSG_PEEK)
 
 
 class Listeners:

@@ -1,8 +1,9 @@
 """Long work in turns: one slice in each turn of the loop, for the longest waiting.
 
-Connections whose requests were costly wait here for their next slice, and so do single requests with much work (`run`).
-All others are served when they are read. A heartbeat therefore waits for at most one slice, however many connections
-send costly requests.
+Connections whose requests were costly wait here for their next slice, and so do single requests with much work (`run`),
+and the portions of what a large group has to do. All others are served when they are read. The slice is what the turn
+has left: work beside the queue counts too (`spend`). A heartbeat therefore waits for one turn of some milliseconds,
+however many connections send costly requests.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from equipoise.wire.schema import Encoded, Message, Struct
 if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
 
-SLICE_S = 0.005
-_BUSY_S = 0.01
+SLICE_S = 0.004
+_BUSY_S = 0.003  # of a turn, behind which work that can wait does
+_TURN_S = 0.006  # of a turn, with the slice; one piece of work is done in any case
+_LEAST_S = 0.001  # of work that may go on in a later turn
 _READ_BYTES = 1 << 22  # of large frames in one turn of the loop: some milliseconds
 _READERS = 4  # connections that go on with their large frames in one turn: each may read a megabyte at once
 _PORTION = 50  # rows that become bytes together
@@ -36,6 +39,8 @@ class Turns:
         self._loop = loop
         self._queue: deque[Callable[[], None]] = deque()
         self._is_scheduled = False
+        self._is_taking = False
+        self._ends = 0.0  # of the slice
         self._spent = 0.0
         self._read = 0
         self._resting: deque[Callable[[], None]] = deque()
@@ -43,49 +48,57 @@ class Turns:
     def add(self, take_turn: Callable[[], None]) -> None:
         """Calls `take_turn` when those before it have had theirs."""
         self._queue.append(take_turn)
+        self._schedule()
+
+    def _schedule(self) -> None:
         if not self._is_scheduled:
             self._is_scheduled = True
-            self._loop.call_soon(self._take)
+            self._loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        """Behind what was read and done in this turn of the loop comes the slice of those that wait."""
+        self._is_scheduled, self._is_taking = False, True
+        try:
+            self._take()
+        finally:
+            self._is_taking = False
+            self._spent, self._read = 0.0, 0
+            for _ in range(min(len(self._resting), _READERS)):
+                self._resting.popleft()()
+            if self._resting:
+                self._read = _READ_BYTES  # new ones stand behind those that wait
+            if self._queue or self._resting:
+                self._schedule()
 
     def _take(self) -> None:
         """A slice of one, or of several that are short. When this turn of the loop has been long already, only one."""
-        ends = monotonic() + (0.0 if self.is_busy else SLICE_S)
-        try:
-            while self._queue:
-                self._queue.popleft()()
-                if monotonic() >= ends:
-                    break
-        finally:
-            self._is_scheduled = bool(self._queue)
-            if self._is_scheduled:
-                self._loop.call_soon(self._take)
+        self._ends = monotonic() + min(max(_TURN_S - self._spent, 0.0), SLICE_S)
+        while self._queue:
+            self._queue.popleft()()
+            if monotonic() >= self._ends:
+                break
+
+    def piece_ends(self) -> float:
+        """Until when long work may go on in this turn: to the end of the slice, or a slice if it is not in one."""
+        now = monotonic()
+        return max(self._ends, now + _LEAST_S) if self._is_taking else now + SLICE_S
 
     def spend(self, seconds: float) -> None:
         """What was done in this turn of the loop beside the queue: requests that were served when they were read, and
         the work of groups."""
-        if not self._spent and not self._read:
-            self._loop.call_soon(self._begin_turn)
+        self._schedule()
         self._spent += seconds
 
     def read(self, size: int) -> bool:
         """Counts what has come of a large frame. Whether that is enough for this turn of the loop: libuv reads a
         connection up to 32 times in a turn, and would read 32 MB."""
-        if not self._spent and not self._read:
-            self._loop.call_soon(self._begin_turn)
+        self._schedule()
         self._read += size
         return self._read >= _READ_BYTES
 
     def rest(self, read_on: Callable[[], None]) -> None:
         """For a connection that is not read from until its turn comes."""
         self._resting.append(read_on)
-
-    def _begin_turn(self) -> None:
-        self._spent, self._read = 0.0, 0
-        for _ in range(min(len(self._resting), _READERS)):
-            self._resting.popleft()()
-        if self._resting:
-            self._read = _READ_BYTES  # new ones stand behind those that wait
-            self._loop.call_soon(self._begin_turn)
 
     @property
     def is_busy(self) -> bool:
@@ -102,7 +115,7 @@ class Turns:
 
     def _go_on(self, call: Call, work: Iterator[object], answer: Callable[[], Message] | None) -> None:
         try:
-            ends = monotonic() + SLICE_S
+            ends = self.piece_ends()
             for _ in work:
                 if monotonic() >= ends:
                     self.add(lambda: self._go_on(call, work, answer))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
-import uuid
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -18,6 +17,7 @@ from equipoise.log.config import LogConfig
 from equipoise.log.partition import LogAppendInfo, PartitionLog
 from equipoise.log.producer_state import TxnMarker
 from equipoise.log.recovery.inventory import TopicRecord
+from equipoise.random_uuid import random_uuid
 from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.records.batch import HEADER_SIZE, BatchHeader, Codec
 
@@ -357,7 +357,7 @@ class Topics:
         self.check_name(name)
         self.check_free(name)
         self._check_count(count)
-        return NewTopic(Topic(name, uuid.uuid4().bytes, configs, effective(self.defaults, configs)), count)
+        return NewTopic(Topic(name, random_uuid(), configs, effective(self.defaults, configs)), count)
 
     def check_free(self, name: str) -> None:
         """Raises where the name is taken, or collides with another in metrics (Topic.hasCollision)."""

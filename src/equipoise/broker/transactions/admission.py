@@ -42,8 +42,8 @@ class Producer(NamedTuple):
 
 
 class VerifiedProducer:
-    """The producers whose transaction has a partition, as the log asks for them: the coordinator is asked when the
-    batch is appended, which may be later than its request. Rules T.23 and T.62."""
+    """The producers whose transaction has a partition. The coordinator is asked before the log looks for a repeated
+    batch, and by the log again when the batch is appended, which may be later. Rules T.23 and T.62."""
 
     def __init__(self, server: Server, producer: Producer, partition: TopicPartition, version: int) -> None:
         self._server = server
@@ -51,13 +51,16 @@ class VerifiedProducer:
         self._partition = partition
         self._version = version
 
-    def __contains__(self, pair: object) -> bool:
+    def check(self) -> None:
         """Raises KafkaError with the code that an older producer understands. Rule T.59. Kafka:
         ReplicaManager.maybeSendPartitionsToTransactionCoordinator."""
         asked = AddPartitions(*self._producer, frozenset({self._partition}))
         error = self._server.transaction_coordinator.verify(asked)[self._partition]
         if error is not ErrorCode.NONE:
             raise KafkaError(told(error, self._version), "the partition is not part of an ongoing transaction")
+
+    def __contains__(self, pair: object) -> bool:
+        self.check()
         return pair == self._producer[1:]
 
 

@@ -17,7 +17,13 @@ from equipoise.broker.transactions.sweep import sweep
 from equipoise.coordinator.placement import partition_for
 from equipoise.coordinator.step import Caller
 from equipoise.coordinator.transactions.config import TransactionConfig
-from equipoise.coordinator.transactions.events import EndReason, TransactionEnded, TransactionEvent
+from equipoise.coordinator.transactions.events import (
+    EndReason,
+    ProducerFenced,
+    TransactionBegan,
+    TransactionEnded,
+    TransactionEvent,
+)
 from equipoise.coordinator.transactions.requests import AddPartitions, Answer, Request, TopicPartition
 from equipoise.coordinator.transactions.shard import TransactionShard
 from equipoise.wire.errors import ErrorCode
@@ -49,7 +55,9 @@ class TransactionCoordinator:
         self._server = server
         self.config = _transaction_config(server.config)
         self.markers = MarkerWriter(server)
-        self.ended = dict.fromkeys(EndReason, 0)  # transactions since the start of the broker
+        self.begun = 0  # transactions since the start of the broker
+        self.ended = dict.fromkeys(EndReason, 0)
+        self.fenced = 0  # requests of past producers
         self._shards: list[TransactionShardRunner] = []
         self._loading: set[asyncio.Task[None]] = set()
 
@@ -146,10 +154,16 @@ class TransactionCoordinator:
         return self.shard_of(request.transactional_id).core.verify(request)
 
     def note(self, event: TransactionEvent) -> None:
-        """Counts what has ended, and says what an operator would look for."""
-        if not isinstance(event, TransactionEnded):
-            return
-        self.ended[event.reason] += 1
+        """Counts, and says what an operator would look for."""
+        if isinstance(event, TransactionBegan):
+            self.begun += 1
+        elif isinstance(event, ProducerFenced):
+            self.fenced += 1
+        elif isinstance(event, TransactionEnded):
+            self.ended[event.reason] += 1
+            self._say(event)
+
+    def _say(self, event: TransactionEnded) -> None:
         if event.reason in (EndReason.TIMED_OUT, EndReason.FENCED):
             log.info(
                 "transaction of %s (producer %d, epoch %d) aborted after %d ms over %d partitions: %s",

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from equipoise.broker.shard_life import DeadlineTimer, batches_of
-from equipoise.coordinator.shard import Status
+from equipoise.coordinator.shard_state import Status
 from equipoise.coordinator.step import Write
 from equipoise.coordinator.transactions.shard import TransactionShard
 from equipoise.coordinator.transactions.step import TransactionStep

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from equipoise.coordinator.shard import Status
+from equipoise.coordinator.shard_state import Status
 from equipoise.log.producer_state import TxnMarker
 from equipoise.wire.errors import KafkaError
 

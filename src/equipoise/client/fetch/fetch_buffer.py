@@ -12,6 +12,7 @@ from equipoise.client.consumer.config import ConsumerConfig
 from equipoise.client.fetch.completed_fetch import CompletedFetch
 from equipoise.client.fetch.records import ConsumerRecord, Reading, Undecodable, Undecoded, read
 from equipoise.client.fetch.subscription_state import SubscriptionState, TopicPartitionState
+from equipoise.garbage import without_collection
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,6 +72,12 @@ class FetchBuffer:
 
     def take(self, max_records: int) -> list[ConsumerRecord]:
         """Up to so many records, none if there are none. Raises what is the matter with a partition, in its turn."""
+        with without_collection():
+            taken = self._take(max_records)
+        self._signal_room()
+        return taken
+
+    def _take(self, max_records: int) -> list[ConsumerRecord]:
         taken: list[ConsumerRecord] = []
         load = Load()
         while len(taken) < max_records and not load.is_full:
@@ -81,7 +88,6 @@ class FetchBuffer:
             for turn in self._decode(turns):
                 if load.takes(turn):
                     taken += self._take_from(turn, max_records - len(taken), load)
-        self._signal_room()
         return taken
 
     def take_arrow(self, max_records: int, *, views: bool = False) -> pa.Table | None:

@@ -7,11 +7,9 @@ requests.
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
 import threading
 import time
-import uuid
 from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
@@ -30,6 +28,7 @@ from equipoise.client.net.pool import Purpose
 from equipoise.member import AnyMember, BrokerNode, ConsumerMember, Member, MemberConfig, Send, Step
 from equipoise.member.fallback import fall_back, is_refused
 from equipoise.member.subscription import TopicsOfInterest
+from equipoise.random_uuid import random_uuid
 from equipoise.wire.apis import APIS
 from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from equipoise.wire.apis.k68_consumer_group_heartbeat import (
@@ -38,6 +37,7 @@ from equipoise.wire.apis.k68_consumer_group_heartbeat import (
 )
 from equipoise.wire.errors import EquipoiseError, ErrorCode, UsageError
 from equipoise.wire.schema import Message
+from equipoise.wire.uuids import short
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ def _new_member(config: ConsumerConfig) -> AnyMember:
 
 def _new_member_id() -> str:
     """A random UUID in base64 without a leading dash, as Java's clients make it (KIP-1082, Uuid.randomUuid)."""
-    while (made := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+    while (made := short(random_uuid())).startswith("-"):
         pass
     return made
 

@@ -34,6 +34,7 @@ from equipoise.client.producer.accumulator import PartitionQueue, RecordAccumula
 from equipoise.client.producer.config import ACKS, ProducerConfig
 from equipoise.client.producer.delivery import ProducerBatch
 from equipoise.client.producer.identity import WITHOUT_IDS, IdempotentIdentity, Identity, ProducerIdAndEpoch
+from equipoise.client.transactions.verdicts import SOON_S
 from equipoise.member import BrokerNode
 from equipoise.member.partitions import TopicPartition
 from equipoise.security.denials import AuthorizationError
@@ -362,8 +363,14 @@ class Sender:
         queue.failed.append(batch)
         queue.failed.sort(key=lambda one: one.number)
         if not queue.under_way:
-            queue.failures += 1
-            queue.retry_at = time.monotonic() + self._backoff.pause(queue.failures)
+            queue.retry_at = time.monotonic() + self._pause(queue, error)
+
+    def _pause(self, queue: PartitionQueue, error: EquipoiseError) -> float:
+        """The coordinator completes the transaction before this one within milliseconds."""
+        if isinstance(error, KafkaError) and error.code is ErrorCode.CONCURRENT_TRANSACTIONS:
+            return SOON_S
+        queue.failures += 1
+        return self._backoff.pause(queue.failures)
 
     def _fail_out_of_order(self, batch: ProducerBatch, error: EquipoiseError) -> None:
         """Behind a gap it is not stored, and is numbered anew. Behind one that failed it is not stored either: it is
@@ -371,18 +378,29 @@ class Sender:
         remembers only the last batch it had of us, and finds those before it out of order instead of known. They are
         passed over: where the broker has, or takes, one that is behind them, it has them too."""
         self._fail(batch, error)
-        if batch.partition in self._gaps:
-            batch.identity, batch.sequence = None, -1
+        if batch.partition in self._gaps and batch.identity is not self.identity.current:
+            _unnumber(batch)
             return
         if not batch.is_repeated:
             return
         batch.is_passed_over = True
         queue = self._queue(batch)
         if all(one.is_passed_over for one in queue.failed):
-            failed, queue.failed = queue.failed, []
-            self._leave_gap(batch.partition, error)
+            self._begin_anew(queue, error)
+
+    def _begin_anew(self, queue: PartitionQueue, error: EquipoiseError) -> None:
+        """The broker has none of these batches, and lacks those before them: an unclean election has cut the log. They
+        are sent under new numbers until delivery.timeout.ms is over (KIP-360, TransactionManager.canRetry). In a
+        transaction nothing may be missing: they fail, and the application aborts."""
+        failed = list(queue.failed)
+        self._leave_gap(queue.partition, error)
+        if self.identity.transactional_id is None:
             for one in failed:
-                self._conclude(one, _refused(one, error))
+                _unnumber(one)
+            return
+        queue.failed = []
+        for one in failed:
+            self._conclude(one, _refused(one, error))
 
     def _give_up(self, batch: ProducerBatch, error: EquipoiseError) -> None:
         queue = self._queue(batch)
@@ -435,6 +453,11 @@ class Sender:
             if node_id is None or (leader is not None and leader.node_id == node_id):
                 for batch in (*queue.failed, *list(queue.waiting)):
                     batch.failure = error
+
+
+def _unnumber(batch: ProducerBatch) -> None:
+    """Its numbers are worth nothing any more; it gets others when it is sent again."""
+    batch.identity, batch.sequence, batch.is_passed_over = None, -1, False
 
 
 def _release(waiter: asyncio.Future[None], *_: object) -> None:

@@ -17,7 +17,7 @@ from equipoise.client.net.backoff import Backoff
 from equipoise.client.net.connection import AsyncConnection
 from equipoise.client.net.errors import error_from, is_final
 from equipoise.client.net.pool import Purpose
-from equipoise.client.transactions.verdicts import FIND_COORDINATOR, TransactionVerdict, verdict_on
+from equipoise.client.transactions.verdicts import FIND_COORDINATOR, SOON_S, TransactionVerdict, verdict_on
 from equipoise.member import BrokerNode
 from equipoise.member.errors import error_of
 from equipoise.security.acls import AclOperation, ResourceType
@@ -30,7 +30,6 @@ from equipoise.wire.apis.k65_describe_transactions import DescribeTransactionsRe
 from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError, UsageError
 from equipoise.wire.schema import Message
 
-_SOON_S = 0.02  # Java's pause for the first partition of a transaction (TransactionManager.AddPartitionsToTxnHandler)
 Table = Mapping[ErrorCode, TransactionVerdict]
 
 
@@ -117,7 +116,7 @@ class Coordinators:
             if verdict is TransactionVerdict.COORDINATOR_GONE:
                 self.lose(key)
             failures += 1
-            await asyncio.sleep(_SOON_S if verdict is TransactionVerdict.SOON else self._backoff.pause(failures))
+            await asyncio.sleep(SOON_S if verdict is TransactionVerdict.SOON else self._backoff.pause(failures))
 
     def lose(self, key: CoordinatorKey) -> None:
         """It is elsewhere, or does not answer."""

@@ -12,6 +12,8 @@ from enum import Enum, auto
 from equipoise.member.errors import error_of
 from equipoise.wire.errors import ErrorCode
 
+SOON_S = 0.02  # Java's pause for the first partition of a transaction (TransactionManager.AddPartitionsToTxnHandler)
+
 
 class TransactionVerdict(Enum):
     """What the producer does about an error."""

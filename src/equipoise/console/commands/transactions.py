@@ -7,22 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from equipoise.console.options import ClusterOptions, Decorated, timed_cluster_options
+from equipoise.console.options import ClusterOptions, json_option, timed_cluster_options
 from equipoise.console.tables import print_table
 from equipoise.wire.text import printable
 
 if TYPE_CHECKING:
-    from equipoise.client.admin_transactions import TransactionDescription
+    from equipoise.client.admin_transactions import OpenTransaction, TransactionDescription
     from equipoise.member.partitions import TopicPartition
 
-
-def _as_json(function: Decorated) -> Decorated:
-    return click.option("--json", "as_json", is_flag=True, help="One JSON object instead of words.")(function)
+_NOTHING: dict[str, list[Any]] = {"transactions": [], "described": [], "producers": [], "open": []}
 
 
 @click.command("list")
 @click.option("--state", "states", metavar="STATE", multiple=True, help="Only these: Ongoing, Empty ... Repeatable.")
-@_as_json
+@json_option("words")
 @timed_cluster_options
 def transactions_list(states: tuple[str, ...], as_json: bool, cluster: ClusterOptions) -> None:
     """All transactional ids, with their states."""
@@ -40,7 +38,7 @@ def transactions_list(states: tuple[str, ...], as_json: bool, cluster: ClusterOp
 
 @click.command("describe")
 @click.argument("names", metavar="ID...", nargs=-1, required=True)
-@_as_json
+@json_option("words")
 @timed_cluster_options
 def transactions_describe(names: tuple[str, ...], as_json: bool, cluster: ClusterOptions) -> None:
     """What these transactional ids have open, since when, and in which partitions."""
@@ -73,7 +71,7 @@ def transactions_describe(names: tuple[str, ...], as_json: bool, cluster: Cluste
 @click.command("producers")
 @click.argument("topic", metavar="TOPIC")
 @click.argument("partition", metavar="PARTITION", type=click.IntRange(0))
-@_as_json
+@json_option("words")
 @timed_cluster_options
 def transactions_producers(topic: str, partition: int, as_json: bool, cluster: ClusterOptions) -> None:
     """The producers that a partition remembers; those with an open transaction first."""
@@ -89,11 +87,67 @@ def transactions_producers(topic: str, partition: int, as_json: bool, cluster: C
     print_table(("producer id", "epoch", "last sequence", "open from offset", "last wrote"), rows)
 
 
+@click.command("open")
+@click.argument("topics", metavar="[TOPIC...]", nargs=-1)
+@json_option("words")
+@timed_cluster_options
+def transactions_open(topics: tuple[str, ...], as_json: bool, cluster: ClusterOptions) -> None:
+    """What is open in each partition of these topics, or of all: before it readers of committed records stop."""
+    with cluster.admin() as admin:
+        found = admin.open_transactions(topics)
+        if as_json:
+            _print_json(admin, open=[_open_row(one) for one in found])
+            return
+    if not found:
+        print("no transaction is open: readers of committed records read to the end")
+        return
+    rows = [
+        (
+            str(one.partition),
+            one.start_offset,
+            one.transactional_id or "nobody's: it hangs",
+            one.producer_id,
+            _since(one.transaction_start_time_ms),
+            "-" if one.transaction_timeout_ms < 0 else f"{one.transaction_timeout_ms / 1000:g} s",
+        )
+        for one in found
+    ]
+    print_table(("partition", "from offset", "transactional id", "producer id", "open for", "time-out"), rows)
+
+
+@click.command("find-hanging")
+@click.argument("topics", metavar="[TOPIC...]", nargs=-1)
+@click.option(
+    "--max-transaction-timeout",
+    "minutes",
+    metavar="MINUTES",
+    type=click.IntRange(0),
+    default=15,
+    show_default=True,
+    help="The brokers' transaction.max.timeout.ms: younger ones are left out.",
+)
+@json_option("words")
+@timed_cluster_options
+def transactions_find_hanging(topics: tuple[str, ...], minutes: int, as_json: bool, cluster: ClusterOptions) -> None:
+    """Transactions that are open in these topics, or in all, and that no coordinator will end."""
+    with cluster.admin() as admin:
+        found = admin.hanging_transactions(topics, minutes * 60_000)
+        if as_json:
+            _print_json(admin, open=[_open_row(one) for one in found])
+            return
+    if not found:
+        print("no transaction hangs")
+    for one in found:
+        topic, number = printable(one.partition.topic), one.partition.partition
+        print(f"{topic}-{number}: producer {one.producer_id}, last written {_since(one.last_timestamp)} ago")
+        print(f"  to end it: equipoise transactions abort {topic} {number} --start-offset {one.start_offset}")
+
+
 @click.command("abort")
 @click.argument("topic", metavar="TOPIC")
 @click.argument("partition", metavar="PARTITION", type=click.IntRange(0))
 @click.option("--start-offset", metavar="N", type=click.IntRange(0), required=True, help="Where it begins there.")
-@_as_json
+@json_option("words")
 @timed_cluster_options
 def transactions_abort(topic: str, partition: int, start_offset: int, as_json: bool, cluster: ClusterOptions) -> None:
     """A transaction that hangs: its coordinator does not know it, and readers wait for its end."""
@@ -119,6 +173,12 @@ def _row(one: TransactionDescription) -> dict[str, Any]:
     return {**one._asdict(), "partitions": partitions}
 
 
+def _open_row(one: OpenTransaction) -> dict[str, Any]:
+    fields = one._asdict()
+    place = fields.pop("partition")
+    return {"topic": place.topic, "partition": place.partition, **fields}
+
+
 def _since(at_ms: int) -> str:
     return "-" if at_ms < 0 else f"{max(0.0, time.time() - at_ms / 1000):.0f} s"
 
@@ -127,7 +187,14 @@ def _print_json(admin: Any, **rows: Any) -> None:
     """One schema for all: what a command does not show is empty."""
     from equipoise.console.output import head_of, print_json
 
-    print_json("transactions", **head_of(admin), **{"transactions": [], "described": [], "producers": []} | rows)
+    print_json("transactions", **head_of(admin), **_NOTHING | rows)
 
 
-COMMANDS = (transactions_list, transactions_describe, transactions_producers, transactions_abort)
+COMMANDS = (
+    transactions_list,
+    transactions_describe,
+    transactions_producers,
+    transactions_open,
+    transactions_find_hanging,
+    transactions_abort,
+)

@@ -127,8 +127,8 @@ class Pages:
             return _fragment(rebalance_page.panel(one))
         feed.owners.learn(feed.view)
         title = f"{name(feed.view.group_id)}, {rebalance_page.title_of(one)}"
-        events = self._live.tell(feed.view.group_id).events
-        return self._page(title, rebalance_page.content(feed.view, one, feed.owners, events), current="/groups")
+        told = self._live.tell(feed.view.group_id)
+        return self._page(title, rebalance_page.content(feed.view, one, feed.owners, told), current="/groups")
 
     async def topics(self, request: Request) -> Response:
         """All topics, or only their rows."""

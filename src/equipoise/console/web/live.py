@@ -10,11 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from equipoise.console.web.broker_figures import BrokerFigures
+from equipoise.console.web.kept import Kept
 from equipoise.console.web.lag_history import LagHistory
 from equipoise.console.web.owners import Owners
 from equipoise.console.web.stream import Broadcast
 from equipoise.console.web.timeline import Timeline, difference, snapshot, timeline
 from equipoise.coordinator.events import Event
+from equipoise.views.advice import Advice
 from equipoise.views.model import ClusterView, GroupView, Ms, TopicView
 from equipoise.watching.topic_details import TopicDetails
 
@@ -25,12 +27,12 @@ MOST_GROUPS = 5_000  # with a history of lag
 class Told(NamedTuple):
     """What is known of a group beside its view."""
 
-    advice: Sequence[str] = ()
+    advice: Sequence[Advice] = ()
     events: Sequence[Event] = ()
     deleted_at: Ms | None = None
 
 
-Fragments = Callable[[GroupView, Owners, Told], dict[str, str]]
+Fragments = Callable[[GroupView, Owners, Told, Kept], dict[str, str]]
 Tell = Callable[[str], Told]
 
 
@@ -46,6 +48,7 @@ class GroupFeed:
         self._window_ms = window_ms
         self._timeline: Timeline | None = None
         self._fragments: dict[str, str] = {}
+        self._kept = Kept()
         self._note_lag(view)
 
     def update(self, view: GroupView, fragments: Fragments, tell: Tell) -> None:
@@ -55,7 +58,7 @@ class GroupFeed:
         if self._timeline is None:
             self.broadcast.skip()
         elif not self.broadcast.viewers:
-            self._timeline = None
+            self._timeline, self._kept = None, Kept()
             self.broadcast.skip()
         else:
             self._publish(self._timeline, fragments, tell(view.group_id))
@@ -73,7 +76,7 @@ class GroupFeed:
             self.broadcast.publish("reset", {})
         for kind, data in events or ():
             self.broadcast.publish(kind, data)
-        fresh = fragments(self.view, self.owners, told)
+        fresh = fragments(self.view, self.owners, told, self._kept)
         changed = {name: html for name, html in fresh.items() if self._fragments.get(name) != html}
         if changed:
             self._fragments = fresh

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -19,7 +18,7 @@ from equipoise.console.web.live import Live, Told
 from equipoise.views.advice import advise
 from equipoise.views.events import events_of
 from equipoise.views.groups import summary_of
-from equipoise.views.model import Ms, Source, TopicView
+from equipoise.views.model import ClusterView, Ms, Source, TopicView
 from equipoise.watching.access import Access, Questions
 from equipoise.watching.rounds import Rounds
 from equipoise.watching.topics import topic_views
@@ -30,9 +29,11 @@ from equipoise.wire.text import LONGEST_NAME, printable
 REFRESH_S = 2.0
 _AWAY_S = 5.0  # without news: the last picture turns grey
 _AGAIN_S = 1.0
-_SOON_S = 0.5  # a first look that takes longer is shown in part
+_SOON_S = 0.2  # a first look that takes longer is shown in part
+_PERCENT_S = 0.5  # between two words on how much of the past was read
 _LEAST_S = 0.05  # between two views of a busy cluster
-_SHARE = 10  # views take at most one part in so many of the time
+_SHARE = 10  # views take at most one part in so many of the time,
+LONGEST_PAUSE_S = 0.5  # but what happens is on the page within a second
 _BETTER_S = 1.0  # between two questions for a better source
 
 
@@ -57,22 +58,26 @@ async def watch_cluster(access: Access, live: Live, window_ms: int) -> None:
 
 
 async def _first_look(watcher: Watcher, live: Live, since: Ms) -> None:
-    """The past may take long to read. Meanwhile the pages show what questions alone tell."""
+    """The past may take long to read. Meanwhile the pages show what questions alone tell: these are asked first, since
+    reading leaves little time for them."""
+    glanced = await _glance(watcher.access) if live.cluster is None else None
     looking = asyncio.create_task(watcher.begin())
     try:
         done, _ = await asyncio.wait({looking}, timeout=_SOON_S)
-        if not done and live.cluster is None:
-            with suppress(EquipoiseError, OSError, TimeoutError):  # the whole look meets the same error
-                async with watching(watcher.access, Watched()) as quick:
-                    found = await quick.glance()
-                    if not looking.done():
-                        live.update(found, reading_since=since)
+        if not done and glanced is not None:
+            live.update(glanced, reading_since=since)
         while not looking.done():
             live.reads_back(watcher.read_back)
-            await asyncio.wait({looking}, timeout=_SOON_S)
+            await asyncio.wait({looking}, timeout=_PERCENT_S)
         await looking
     finally:
         looking.cancel()
+
+
+async def _glance(access: Access) -> ClusterView:
+    """Groups and their states. What it raises, the whole look would meet too."""
+    async with watching(access, Watched()) as quick:
+        return await quick.glance()
 
 
 async def _follow(watcher: Watcher, rounds: Rounds, access: Access, live: Live) -> None:
@@ -103,7 +108,7 @@ def _lateness(watcher: Watcher) -> float | None:
 def _told(watcher: Watcher, group_id: str) -> Told:
     """What `equipoise history` would advise from the same rows, and the events among them."""
     journal, records = watcher.store.entries(group_id)
-    return Told([one.text for one in advise(summary_of(group_id, journal, records))], events_of(journal))
+    return Told(advise(summary_of(group_id, journal, records)), events_of(journal))
 
 
 def _topics(watcher: Watcher) -> tuple[TopicView, ...]:
@@ -120,7 +125,8 @@ async def _tell(watcher: Watcher, rounds: Rounds, live: Live) -> None:
             continue
         began = time.perf_counter()
         live.update(rounds.view())
-        await asyncio.sleep(max(_LEAST_S, (time.perf_counter() - began) * _SHARE))
+        pause = (time.perf_counter() - began) * _SHARE
+        await asyncio.sleep(min(max(_LEAST_S, pause), LONGEST_PAUSE_S))
 
 
 async def _better_source(access: Access, wanted: set[str]) -> None:

@@ -37,6 +37,7 @@ _KIND_OF = {
     "member_left": LEFT,
     "member_removed": LEFT,
     "member_gone": LEFT,
+    "never_settled": EXPIRED,
     POLL_OVERRUN: LATE,
     "session_expired": EXPIRED,
     "connection_lost": EXPIRED,
@@ -279,7 +280,7 @@ def clock(at: int, *, with_ms: bool = False) -> str:
 
 
 def _marks(view: GroupView, shown: Sequence[RebalanceView], began: int) -> list[Json]:
-    """Turning points: another protocol, other topics, and where history begins."""
+    """Turning points: another protocol, other topics, more partitions, and where history begins."""
     marks: list[Json] = []
     if view.seen_since is not None and view.seen_since >= began and shown and (shown[0].old_generation or 0) > 0:
         marks.append({"at": began, "text": "history begins here"})
@@ -290,4 +291,15 @@ def _marks(view: GroupView, shown: Sequence[RebalanceView], began: int) -> list[
         protocol = one.protocol or protocol
         if reason(one) == "topics_changed":
             marks.append({"at": one.at, "text": "topics changed"})
-    return marks
+    return sorted(marks + _grown(shown), key=lambda mark: int(mark["at"]))
+
+
+def _grown(shown: Sequence[RebalanceView]) -> list[Json]:
+    """Where a group has more partitions than before: partitions were added, or members ask for more topics."""
+    whole = [one for one in shown if one.members and not one.overtaken and not one.cut]
+    counts = [len(one.moved) + one.kept + len(one.revoked) for one in whole]
+    return [
+        {"at": one.at, "text": f"{before} → {now} partitions"}
+        for one, (before, now) in zip(whole[1:], pairwise(counts), strict=True)
+        if 0 < before < now
+    ]

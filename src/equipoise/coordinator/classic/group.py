@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 from equipoise.coordinator.classic.states import TRANSITIONS, State
 from equipoise.coordinator.journal import Journal
@@ -77,6 +77,21 @@ class ClassicGroupMember:
     lost_at: int | None = None  # since then it has no connection, and has not been heard of
     notes: object = field(default=None, compare=False)  # kept by the runner of the shard; opaque here
     timer: TimerKey = field(init=False)  # of its session
+
+    @classmethod
+    def of(cls, group_id: str, who: Who, timeouts: MemberTimeouts, protocols: Protocols) -> Self:
+        """A member as it names itself."""
+        member_id, client_id, client_host, group_instance_id = who
+        return cls(
+            group_id=group_id,
+            member_id=member_id,
+            group_instance_id=group_instance_id,
+            client_id=client_id,
+            client_host=client_host,
+            session_timeout_ms=timeouts.session_ms,
+            rebalance_timeout_ms=timeouts.rebalance_ms,
+            protocols=protocols,
+        )
 
     def __post_init__(self) -> None:
         self.named(self.member_id)
@@ -474,14 +489,9 @@ def load_group(group_id: str, value: GroupMetadataValue, now: int) -> Group:
 
 def _member(group_id: str, protocol: str, row: MemberMetadata, now: int) -> ClassicGroupMember:
     """Only the protocol that was chosen is remembered, so a follower that comes with several will differ."""
-    return ClassicGroupMember(
-        group_id=group_id,
-        member_id=row.member_id,
-        group_instance_id=row.group_instance_id,
-        client_id=row.client_id,
-        client_host=row.client_host,
-        session_timeout_ms=row.session_timeout,
-        rebalance_timeout_ms=row.rebalance_timeout if row.rebalance_timeout >= 0 else row.session_timeout,
-        protocols=[(protocol, row.subscription)],
-        last_seen=now,
-    )
+    who = Who(row.member_id, row.client_id, row.client_host, row.group_instance_id)
+    rebalance_ms = row.rebalance_timeout if row.rebalance_timeout >= 0 else row.session_timeout
+    timeouts = MemberTimeouts(row.session_timeout, rebalance_ms)
+    member = ClassicGroupMember.of(group_id, who, timeouts, [(protocol, row.subscription)])
+    member.last_seen = now
+    return member

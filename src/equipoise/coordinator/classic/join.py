@@ -127,16 +127,8 @@ class Joining:
 
         Rule 2.7. Kafka: GroupMetadataManager.addMemberThenRebalanceOrCompleteJoin.
         """
-        member = ClassicGroupMember(
-            group_id=group.group_id,
-            member_id=member_id,
-            group_instance_id=self.request.group_instance_id,
-            client_id=self.caller.client_id,
-            client_host=self.caller.client_host,
-            session_timeout_ms=self.timeouts.session_ms,
-            rebalance_timeout_ms=self.timeouts.rebalance_ms,
-            protocols=self.protocols,
-        )
+        who = self.caller.who(member_id, self.request.group_instance_id)
+        member = ClassicGroupMember.of(group.group_id, who, self.timeouts, self.protocols)
         group.add(member, self.request.protocol_type)
         self.rebalancer.add_member(group, member, self.caller, self.step)
         self.take_part(group, Trigger.MEMBER_JOINED, member)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from equipoise.coordinator.classic.group import ClassicGroupMember, Group
+from equipoise.coordinator.reasons import Who
 from equipoise.coordinator.step import Caller
 from equipoise.wire.apis.k11_join_group import JoinGroupResponse, JoinGroupResponseMember
 from equipoise.wire.apis.k14_sync_group import SyncGroupResponse
+from equipoise.wire.apis.k15_describe_groups import DescribedGroupMember
 from equipoise.wire.errors import ErrorCode
 
 _NULL_PROTOCOL_FROM = 7  # the version of JoinGroup that says "no protocol" with null
@@ -48,3 +50,8 @@ def synced(group: Group, member: ClassicGroupMember) -> SyncGroupResponse:
         protocol_name=group.protocol_name,
         assignment=member.assignment,
     )
+
+
+def described_member(who: Who, metadata: bytes, assignment: bytes) -> DescribedGroupMember:
+    """A member as DescribeGroups shows it."""
+    return DescribedGroupMember(**who._asdict(), member_metadata=metadata, member_assignment=assignment)

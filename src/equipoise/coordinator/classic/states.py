@@ -40,6 +40,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from equipoise.wire.transitions import transitions
+
 
 class State(Enum):
     """Values are the words DescribeGroups and ListGroups use."""
@@ -51,16 +53,22 @@ class State(Enum):
     DEAD = "Dead"  # unloaded; the group lives on elsewhere
 
 
-TRANSITIONS: dict[tuple[State, State], str] = {
-    (State.EMPTY, State.PREPARING_REBALANCE): "the first member is added: the initial rebalance delay begins",
-    (State.STABLE, State.PREPARING_REBALANCE): "a member joins, leaves, expires or changes; the leader rejoins",
-    (State.COMPLETING_REBALANCE, State.PREPARING_REBALANCE): "a member joins, leaves, fails or changes",
-    (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE): "the join phase ends with members",
-    (State.PREPARING_REBALANCE, State.EMPTY): "the join phase ends without members",
-    (State.COMPLETING_REBALANCE, State.STABLE): "the leader's assignment is durable",
-    (State.EMPTY, State.DEAD): "the shard is unloaded",
-    (State.PREPARING_REBALANCE, State.DEAD): "the shard is unloaded",
-    (State.COMPLETING_REBALANCE, State.DEAD): "the shard is unloaded",
-    (State.STABLE, State.DEAD): "the shard is unloaded",
-    (State.DEAD, State.DEAD): "unloaded again",
-}
+TRANSITIONS = transitions(
+    {
+        State.PREPARING_REBALANCE: {
+            State.EMPTY: "the first member is added: the initial rebalance delay begins",
+            State.STABLE: "a member joins, leaves, expires or changes; the leader rejoins",
+            State.COMPLETING_REBALANCE: "a member joins, leaves, fails or changes",
+        },
+        State.COMPLETING_REBALANCE: {State.PREPARING_REBALANCE: "the join phase ends with members"},
+        State.EMPTY: {State.PREPARING_REBALANCE: "the join phase ends without members"},
+        State.STABLE: {State.COMPLETING_REBALANCE: "the leader's assignment is durable"},
+        State.DEAD: {
+            **dict.fromkeys(
+                (State.EMPTY, State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE, State.STABLE),
+                "the shard is unloaded",
+            ),
+            State.DEAD: "unloaded again",
+        },
+    }
+)

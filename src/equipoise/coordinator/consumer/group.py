@@ -45,13 +45,21 @@ class Resolution(NamedTuple):
     version: int  # of the image that it looked at
 
 
+class TargetIndex(NamedTuple):
+    """The targets of a group by member id, and who is to have each partition."""
+
+    targets: dict[str, Partitions]
+    owners: dict[TopicPartition, str]
+
+
 class Computed(NamedTuple):
-    """The targets of a large group, on their way: they take effect when all their records are made."""
+    """Targets on their way, in a large group for some turns: they take effect together, when all records are made."""
 
     epoch: int  # of the group when they were computed
     targets: Mapping[str, Partitions]
     left: deque[str]  # members whose records are not yet made
-    records: dict[str, CoordinatorRecord]  # by member id
+    records: dict[str, CoordinatorRecord]  # by member id, if the target is another than before
+    made: TargetIndex  # of the members whose records are made
 
 
 class Gathering(NamedTuple):
@@ -279,6 +287,13 @@ class ConsumerGroup:
             self.targets[member_id] = target
         if self.incremental is not None:
             self._unsettled = None
+
+    def put_targets(self, index: TargetIndex) -> TargetIndex:
+        """All targets at once; what they were before."""
+        before = TargetIndex(self.targets, self.target_owners)
+        self.targets, self.target_owners = index
+        self._unsettled = None
+        return before
 
     def put_target_epoch(self, epoch: int, timestamp: int) -> None:
         """The epoch of the targets, and when they were computed."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from equipoise.coordinator.changes import Changes
     from equipoise.coordinator.shard import Shard
 
-AT_ONCE = 32  # held heartbeats that go on in one turn: each takes about a tenth of a millisecond
+AT_ONCE = 24  # held heartbeats that go on in one turn: each takes about a tenth of a millisecond
 CROWD = 256  # members that are looked at in one turn
 _MAY_WAIT = (MemberState.STABLE, MemberState.UNRELEASED_PARTITIONS)
 

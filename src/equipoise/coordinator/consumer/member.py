@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from equipoise.coordinator.consumer.states import MemberState
 from equipoise.coordinator.metadata import TopicPartition
 from equipoise.coordinator.reasons import Who
+from equipoise.wire.uuids import short
 
 Assigned = Mapping[TopicPartition, int]  # with the epoch at which each was assigned (KIP-1251); never changed in place
 NOTHING: Assigned = {}
@@ -83,5 +83,5 @@ def short_id(uuid: str) -> str:
     """
     if len(uuid) != _UUID_LENGTH:
         return uuid
-    text = urlsafe_b64encode(bytes.fromhex(uuid.replace("-", ""))).rstrip(b"=").decode()
+    text = short(bytes.fromhex(uuid.replace("-", "")))
     return f"_{text[1:]}" if text.startswith("-") else text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from equipoise.coordinator.classic.replies import described_member
 from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.consumer.guests.guest_data import encoded_assignment, version_of
 from equipoise.coordinator.consumer.member import ConsumerGroupMember
@@ -26,11 +27,5 @@ def describe(group: ConsumerGroup, image: MetadataImage) -> DescribedGroup:
 
 def _member(group: ConsumerGroup, member: ConsumerGroupMember, image: MetadataImage) -> DescribedGroupMember:
     metadata = metadata_of(group, member)
-    return DescribedGroupMember(
-        member_id=member.member_id,
-        group_instance_id=member.instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        member_metadata=metadata,
-        member_assignment=encoded_assignment((*member.assigned, *member.revoking), image, version_of(metadata)),
-    )
+    assignment = encoded_assignment((*member.assigned, *member.revoking), image, version_of(metadata))
+    return described_member(member.who, metadata, assignment)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from uuid import uuid4
 
 from equipoise.log.config import LogConfig
 from equipoise.log.recovery.inventory import PARTITION, TOPICS, Inventory, TopicRecord, TopicRows, some, topic_of
@@ -12,6 +11,7 @@ from equipoise.log.recovery.partition_registry import RegisteredPartition, read_
 from equipoise.log.recovery.recovery import Recovery
 from equipoise.log.storage.directory import META, is_locked, parse_meta
 from equipoise.log.storage.disk import ASIDE, PartitionFiles, put_aside, read_json, write_dumped
+from equipoise.random_uuid import random_uuid
 from equipoise.wire.errors import UsageError
 
 _OFFSETS = "__consumer_offsets"
@@ -82,7 +82,7 @@ def _rebuilt(topic: str, names: list[str], known: RegisteredPartition | None) ->
     elif topic == _OFFSETS:
         count = max(count, _OFFSETS_PARTITIONS)
     configs = {"cleanup.policy": "compact"} if topic == _OFFSETS else _KEEP_ALL
-    return TopicRecord(topic, bytes.fromhex(known.topic_id) if known else uuid4().bytes, count, configs)
+    return TopicRecord(topic, bytes.fromhex(known.topic_id) if known else random_uuid(), count, configs)
 
 
 def describe(topics: list[TopicRecord]) -> str:

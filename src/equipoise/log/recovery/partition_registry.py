@@ -12,10 +12,9 @@ from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from equipoise.log.storage.disk import fdatasync, open_file, sync_directory
 from equipoise.log.storage.faults import Faults
+from equipoise.wire.crc32c import crc32c
 
 REGISTRY = "partitions.list"
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from base64 import urlsafe_b64encode
 from collections.abc import Collection, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
 from threading import Thread
 from typing import Any
-from uuid import uuid4
 
 from equipoise.log.config import LogConfig
 from equipoise.log.partition import Flush, PartitionLog
@@ -30,7 +28,9 @@ from equipoise.log.storage.disk import (
 )
 from equipoise.log.storage.faults import remedy
 from equipoise.log.storage.memory import MemoryFiles
+from equipoise.random_uuid import random_uuid
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
+from equipoise.wire.uuids import short
 
 _log = logging.getLogger(__name__)
 _FORMAT = 1
@@ -45,10 +45,6 @@ _NO_GROUPS = "or remove it: all groups then have the broker's settings"
 _PLACEMENTS = "placements.json"
 _NO_PLACEMENTS = "or remove it: leaders are placed anew, and their epochs begin again at 0"
 _NO_IDS = "or remove it: ids then begin above those in the logs"
-
-
-def _new_cluster_id() -> str:
-    return urlsafe_b64encode(uuid4().bytes).rstrip(b"=").decode()
 
 
 def parse_meta(content: dict[str, Any]) -> tuple[int, int, str]:
@@ -101,7 +97,7 @@ class DataDirectory:
         """Returns the cluster's id. Refuses the directory of another node or of another format."""
         found = read_json(self.path / META, parse_meta, "or remove it: the cluster then has a new id")
         if found is None:
-            found = _FORMAT, node_id, _new_cluster_id()
+            found = _FORMAT, node_id, short(random_uuid())
             if not is_new:
                 _log.error("%s is missing: the cluster has a new id, %s", self.path / META, found[2])
             meta = {"format": found[0], "cluster_id": found[2], "node_id": found[1]}
@@ -259,7 +255,7 @@ class MemoryDirectory:
     path = None
 
     def __init__(self) -> None:
-        self.cluster_id = _new_cluster_id()
+        self.cluster_id = short(random_uuid())
         self._producer_ids = count()
 
     def load_topics(self) -> list[TopicRecord]:

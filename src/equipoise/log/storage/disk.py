@@ -11,9 +11,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
-from uuid import uuid4
-
-from crc32c import crc32c
 
 from equipoise.log.segment import LogSegment
 from equipoise.log.storage.faults import Faults, ShortageError, shortage
@@ -27,6 +24,8 @@ from equipoise.log.storage.medium import (
     UnsyncedSegments,
 )
 from equipoise.log.storage.open_files import OpenFiles
+from equipoise.random_uuid import random_uuid
+from equipoise.wire.crc32c import crc32c
 from equipoise.wire.errors import UsageError
 from equipoise.wire.records.batch import Buffer
 
@@ -449,4 +448,4 @@ class PartitionFiles(Files):
         """Only renames: a big file takes long to remove, see `DataDirectory.delete_topics`."""
         self.deleted = True
         if self.path.exists():
-            self.path.rename(self.path.with_name(uuid4().hex + DELETED))
+            self.path.rename(self.path.with_name(random_uuid().hex() + DELETED))

@@ -56,11 +56,7 @@ class MemoryStorage(Storage):
     def sync(self) -> None:
         pass
 
-    def close(self) -> None:
-        pass
-
-    def delete(self) -> None:
-        pass
+    close = delete = sync
 
 
 class MemoryFiles(Files):
@@ -87,8 +83,4 @@ class MemoryFiles(Files):
     def forget_producers(self) -> None:
         pass
 
-    def make_room(self) -> None:
-        pass
-
-    def delete(self) -> None:
-        pass
+    make_room = delete = forget_producers

@@ -171,6 +171,7 @@ def _enter(member: Member, response: JoinGroupResponse, now: int) -> None:
     member.member_id, member.generation_id = response.member_id, response.generation_id
     joining.protocol_name = response.protocol_name or ""
     member.transition(MemberState.COMPLETING_REBALANCE)
+    member.commits.rejoined()
     member.heartbeats.enable(now)
     member.coordination.recover()
     if response.leader != response.member_id:
@@ -307,5 +308,4 @@ def _complete(member: Member, assignment: Assignment, now: int) -> None:
     if revoked:
         member.callbacks.append(Callback(CallbackKind.REVOKED, revoked))
         member.joining.want("partitions were revoked, and their next owners wait for them")
-    member.assignment |= added
-    member.callbacks.append(Callback(CallbackKind.ASSIGNED, added))
+    member.gain(added)

@@ -34,6 +34,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from equipoise.wire.transitions import transitions
+
 
 class MemberState(Enum):
     """AbstractCoordinator.MemberState."""
@@ -44,16 +46,19 @@ class MemberState(Enum):
     STABLE = "Stable"  # has its assignment
 
 
-TRANSITIONS: dict[tuple[MemberState, MemberState], str] = {
-    (MemberState.UNJOINED, MemberState.PREPARING_REBALANCE): "JoinGroup is sent",
-    (MemberState.STABLE, MemberState.PREPARING_REBALANCE): "told of a rebalance, or wanting one, it joins again",
-    (
-        MemberState.COMPLETING_REBALANCE,
-        MemberState.PREPARING_REBALANCE,
-    ): "SyncGroup has failed, or its subscription has changed meanwhile: it joins again",
-    (MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE): "JoinGroup is answered with a generation",
-    (MemberState.COMPLETING_REBALANCE, MemberState.STABLE): "SyncGroup is answered with an assignment",
-    (MemberState.PREPARING_REBALANCE, MemberState.UNJOINED): "put out of the group, or it leaves",
-    (MemberState.COMPLETING_REBALANCE, MemberState.UNJOINED): "put out of the group, or it leaves",
-    (MemberState.STABLE, MemberState.UNJOINED): "put out of the group, or it leaves",
-}
+TRANSITIONS = transitions(
+    {
+        MemberState.PREPARING_REBALANCE: {
+            MemberState.UNJOINED: "JoinGroup is sent",
+            MemberState.STABLE: "told of a rebalance, or wanting one, it joins again",
+            MemberState.COMPLETING_REBALANCE: "SyncGroup has failed, or its subscription has changed meanwhile: it "
+            "joins again",
+        },
+        MemberState.COMPLETING_REBALANCE: {MemberState.PREPARING_REBALANCE: "JoinGroup is answered with a generation"},
+        MemberState.STABLE: {MemberState.COMPLETING_REBALANCE: "SyncGroup is answered with an assignment"},
+        MemberState.UNJOINED: dict.fromkeys(
+            (MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE, MemberState.STABLE),
+            "put out of the group, or it leaves",
+        ),
+    }
+)

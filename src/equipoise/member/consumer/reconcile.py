@@ -137,8 +137,7 @@ class Reconciliation:
         revoked, added = member.assignment - assigned, assigned - member.assignment
         if revoked:
             member.callbacks.append(Callback(CallbackKind.REVOKED, revoked))
-        member.assignment |= added
-        member.callbacks.append(Callback(CallbackKind.ASSIGNED, added))
+        member.gain(added)
         self.under_way = resolved
 
     def _complete(self, resolved: LocalAssignment) -> None:

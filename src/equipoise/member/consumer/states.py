@@ -41,6 +41,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from equipoise.wire.transitions import transitions
+
 
 class MemberState(Enum):
     """MemberState of Kafka's Java consumer."""
@@ -62,23 +64,33 @@ IN_GROUP = frozenset({S.JOINING, S.RECONCILING, S.ACKNOWLEDGING, S.STABLE})  # a
 BEATING = IN_GROUP | {S.PREPARE_LEAVING}  # heartbeats are due (rule B3.1)
 OUT = frozenset({S.FENCED, S.STALE, S.FATAL})  # others may own the partitions: they are lost
 
-TRANSITIONS: dict[tuple[MemberState, MemberState], str] = {
-    (S.UNSUBSCRIBED, S.JOINING): "poll() after subscribe()",
-    (S.FENCED, S.JOINING): "on_lost has run",
-    (S.STALE, S.JOINING): "poll() is back, and on_lost has run",
-    (S.JOINING, S.RECONCILING): "a target has come",
-    (S.STABLE, S.RECONCILING): "another target has come",
-    (S.ACKNOWLEDGING, S.RECONCILING): "another target has come, or topics are still without a name",
-    (S.RECONCILING, S.ACKNOWLEDGING): "the callbacks have run",
-    (S.ACKNOWLEDGING, S.STABLE): "the coordinator is told, and the target is held",
-    (S.RECONCILING, S.STABLE): "the target is what is held",
-    (S.JOINING, S.STABLE): "the target is what is held",
-    **{(state, S.FENCED): "the coordinator answered UNKNOWN_MEMBER_ID or FENCED_MEMBER_EPOCH" for state in IN_GROUP},
-    **{(state, S.PREPARE_LEAVING): "the application leaves, or polls too late" for state in IN_GROUP},
-    (S.PREPARE_LEAVING, S.LEAVING): "callbacks and commits are done",
-    (S.LEAVING, S.UNSUBSCRIBED): "the leave is sent, or there is nobody to tell",
-    (S.LEAVING, S.STALE): "the leave is sent because poll() came too late",
-    (S.FENCED, S.UNSUBSCRIBED): "on_lost has run, and the application has unsubscribed",
-    (S.STALE, S.UNSUBSCRIBED): "on_lost has run, and the application has unsubscribed",
-    **{(state, S.FATAL): "the coordinator has refused the member for good" for state in BEATING | {S.UNSUBSCRIBED}},
-}
+TRANSITIONS = transitions(
+    {
+        S.JOINING: {
+            S.UNSUBSCRIBED: "poll() after subscribe()",
+            S.FENCED: "on_lost has run",
+            S.STALE: "poll() is back, and on_lost has run",
+        },
+        S.RECONCILING: {
+            S.JOINING: "a target has come",
+            S.STABLE: "another target has come",
+            S.ACKNOWLEDGING: "another target has come, or topics are still without a name",
+        },
+        S.ACKNOWLEDGING: {S.RECONCILING: "the callbacks have run"},
+        S.STABLE: {
+            S.ACKNOWLEDGING: "the coordinator is told, and the target is held",
+            S.RECONCILING: "the target is what is held",
+            S.JOINING: "the target is what is held",
+        },
+        S.FENCED: dict.fromkeys(IN_GROUP, "the coordinator answered UNKNOWN_MEMBER_ID or FENCED_MEMBER_EPOCH"),
+        S.PREPARE_LEAVING: dict.fromkeys(IN_GROUP, "the application leaves, or polls too late"),
+        S.LEAVING: {S.PREPARE_LEAVING: "callbacks and commits are done"},
+        S.UNSUBSCRIBED: {
+            S.LEAVING: "the leave is sent, or there is nobody to tell",
+            S.FENCED: "on_lost has run, and the application has unsubscribed",
+            S.STALE: "on_lost has run, and the application has unsubscribed",
+        },
+        S.STALE: {S.LEAVING: "the leave is sent because poll() came too late"},
+        S.FATAL: dict.fromkeys(BEATING | {S.UNSUBSCRIBED}, "the coordinator has refused the member for good"),
+    }
+)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from equipoise.coordinator.classic.states import State
-from equipoise.coordinator.shard import Shard, Status
+from equipoise.coordinator.shard import Shard
+from equipoise.coordinator.shard_state import Status
 from equipoise.simulate.calls import Call
 from equipoise.simulate.observer import Observer
 from equipoise.simulate.world import GROUP, World

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from equipoise.coordinator.classic.group import Group
 from equipoise.coordinator.consumer.group import ConsumerGroup
-from equipoise.coordinator.shard import Shard, Status
+from equipoise.coordinator.shard import Shard
+from equipoise.coordinator.shard_state import Status
 from equipoise.simulate.calls import Call
 from equipoise.simulate.observer import Observer
 from equipoise.simulate.world import topic_id

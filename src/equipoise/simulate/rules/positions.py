@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from equipoise.coordinator.shard import Shard, Status
+from equipoise.coordinator.shard import Shard
+from equipoise.coordinator.shard_state import Status
 from equipoise.coordinator.step import Write
 from equipoise.member import Callback, CallbackKind, TopicPartition
 from equipoise.simulate.calls import Call

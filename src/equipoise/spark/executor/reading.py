@@ -50,10 +50,11 @@ def read(task: ReadTask) -> Iterator[pa.RecordBatch]:
 
 
 def freeze() -> None:
-    """A worker of Spark collects garbage after each task: what is there by now will stay, and is left alone."""
+    """A worker of Spark collects garbage after each task: what is there by now will stay, and is left alone.
+
+    The worker has collected after its last task, so that only what imports have left can be frozen with it."""
     global _frozen
     if not _frozen:
-        gc.collect()
         gc.freeze()
         _frozen = True
 

@@ -32,6 +32,7 @@ REASONS = {
     "subscription_changed": "#6aa56e",
     "leader_rejoined": "#a8cba9",
     "member_rejoined": "#a8cba9",
+    "never_settled": "#c9b6a0",
     "member_removed": "#777777",
 }
 _OTHER = "#b5b5b5"

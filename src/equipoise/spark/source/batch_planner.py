@@ -268,3 +268,8 @@ class BatchPlanner:
         """Commits and leaves the group where there is one."""
         self._unmatched.end()
         await self.partitions.close(self._start)
+
+
+async def open_planner(reader: OffsetReader, options: SourceOptions) -> BatchPlanner:
+    """On the loop of the reader, where a planner must begin."""
+    return BatchPlanner(reader, options)

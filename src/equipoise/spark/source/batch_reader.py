@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from equipoise.garbage import without_collection
 from equipoise.member.partitions import TopicPartition
 from equipoise.spark.options import GROUP, SourceOptions
 from equipoise.spark.source.offset_ranges import OffsetRange, ReadTask, plan
@@ -30,7 +31,8 @@ class BatchReader(DataSourceReader):
         self._columns = columns
 
     def partitions(self) -> list[ReadTask]:
-        from equipoise.spark.source.offset_reader import OffsetReader
+        with without_collection():
+            from equipoise.spark.source.offset_reader import OffsetReader
 
         reader = OffsetReader(self._options.consumer)
         try:
@@ -41,7 +43,8 @@ class BatchReader(DataSourceReader):
         return plan(ranges, self._options, self._columns) or [ReadTask((), self._options, self._columns)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from equipoise.spark.executor.reading import read
+        with without_collection():
+            from equipoise.spark.executor.reading import read
 
         assert isinstance(partition, ReadTask)
         return read(partition)

@@ -15,6 +15,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from equipoise.garbage import without_collection
+
 
 class EquipoiseSource(DataSource):
     """`format("equipoise")` for Spark: readers and writers by their options."""
@@ -34,16 +36,18 @@ class EquipoiseSource(DataSource):
 
         if ONE_ROW in self.options:
             return OneRowReader(self.options[ONE_ROW], tuple(schema.names))
-        from equipoise.spark.options import SourceOptions
-        from equipoise.spark.schema import columns_of
-        from equipoise.spark.source.batch_reader import BatchReader
+        with without_collection():
+            from equipoise.spark.options import SourceOptions
+            from equipoise.spark.schema import columns_of
+            from equipoise.spark.source.batch_reader import BatchReader
 
         return BatchReader(SourceOptions.parse(self.options, streaming=False), columns_of(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from equipoise.spark.options import SourceOptions
-        from equipoise.spark.schema import columns_of
-        from equipoise.spark.source.stream_reader import StreamReader
+        with without_collection():
+            from equipoise.spark.options import SourceOptions
+            from equipoise.spark.schema import columns_of
+            from equipoise.spark.source.stream_reader import StreamReader
 
         return StreamReader(SourceOptions.parse(self.options, streaming=True), columns_of(schema))
 

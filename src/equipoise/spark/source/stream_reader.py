@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from equipoise.garbage import without_collection
 from equipoise.spark.options import SourceOptions
 from equipoise.spark.source.offset_ranges import OffsetRange, ReadTask, plan
 from equipoise.spark.source.source_offset import INITIAL, Json, PartitionRanges, SourceOffset, check_checkpoint
@@ -50,17 +51,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _open(self) -> tuple[OffsetReader, BatchPlanner]:
         if self._reader is None or self._planner is None:
-            from equipoise.spark.source.offset_reader import OffsetReader
+            with without_collection():
+                from equipoise.spark.source.batch_planner import open_planner
+                from equipoise.spark.source.offset_reader import OffsetReader
 
             _unwind_on_sigterm()
             self._reader = OffsetReader(self._options.consumer)
-            self._planner = self._reader.run(self._begin(self._reader), "the start of the source")
+            self._planner = self._reader.run(open_planner(self._reader, self._options), "the start of the source")
         return self._reader, self._planner
-
-    async def _begin(self, reader: OffsetReader) -> BatchPlanner:
-        from equipoise.spark.source.batch_planner import BatchPlanner
-
-        return BatchPlanner(reader, self._options)
 
     # -- what Spark asks
 
@@ -137,7 +135,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             log.warning("%s; going on with what stands at these offsets now", loss_of_topics(anew))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from equipoise.spark.executor.reading import read
+        with without_collection():
+            from equipoise.spark.executor.reading import read
 
         assert isinstance(partition, ReadTask)
         return read(partition)

@@ -11,8 +11,7 @@ from enum import IntEnum
 from struct import Struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from equipoise.wire.crc32c import crc32c
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 Buffer = bytes | bytearray | memoryview

@@ -8,6 +8,7 @@ import click
 
 from equipoise.console import words
 from equipoise.console.commands.groups.looking import look_at
+from equipoise.console.commands.groups.waiting import held_up
 from equipoise.console.commands.groups.watch import print_changes
 from equipoise.console.options import ClusterOptions, parse_time
 from equipoise.console.output import SOURCES, Output, output_options, print_json
@@ -91,11 +92,10 @@ def explain(name: str, which: str, since: str, cluster: ClusterOptions, out: Out
     if out.json:
         _print_json(found.cluster, group, (view,), advice)
         return
-    for line in words.explain(view, out.zone):
+    for line in words.explanation(view, advice, out.zone, out.zone_name):
         print(line)
-    for one in advice:
-        print(f"  {'advice':<8} {one.setting}: {one.text}")
-    print(f"  {'zone':<8} {out.zone_name}")
+    for sentence in held_up(cluster, group):
+        print(f"  {'waits':<8} {sentence}")
 
 
 def _chosen(group: GroupView, which: str) -> RebalanceView:

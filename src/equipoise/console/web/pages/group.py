@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from functools import partial
 from urllib.parse import quote
 
 import htpy as h
 
 from equipoise.console import words
+from equipoise.console.web.kept import Kept
 from equipoise.console.web.lanes import dark_ms, lanes
 from equipoise.console.web.live import Told
 from equipoise.console.web.owners import Owners
@@ -15,8 +17,8 @@ from equipoise.console.web.pages import deadlines
 from equipoise.console.web.pages.action import links as action_links
 from equipoise.console.web.pages.groups import health_badge, protocol, state_badge
 from equipoise.console.web.pages.layout import Node, head, name, number, table
-from equipoise.console.web.pages.more import events, settings, tabs
-from equipoise.console.web.pages.rebalance import panel, title_of
+from equipoise.console.web.pages.more import EVENTS, events, setting_of, settings, tabs
+from equipoise.console.web.pages.rebalance import helps, panel, title_of
 from equipoise.console.web.timeline import KINDS, address, clock, group_address, kind_of, running
 from equipoise.views.model import GroupView, MemberView, Ms, PartitionLag, RebalanceView
 from equipoise.wire.text import partitions
@@ -59,23 +61,37 @@ def content(
     ]
 
 
-def fragments(view: GroupView, owners: Owners, told: Told) -> dict[str, str]:
-    """The parts that change with the group, by the id of their place."""
+def fragments(view: GroupView, owners: Owners, told: Told, kept: Kept | None = None) -> dict[str, str]:
+    """The parts that change with the group, by the id of their place. Long tables are rendered only if they change."""
     owners.learn(view)
     return {
         "title": _html(_title(view)),
         "deleted": _html(_deleted(told.deleted_at)),
         "figures": _html(_figures(view)),
         "problems": _html(_problems(view)),
-        "why": _html(_why(view)),
         "deadlines": _html(deadlines.card(view, owners)),
-        "advice": _html(_advice(told.advice)),
         "members": _html(_members(view, owners)),
-        "rebalances": _html(rebalances(view.rebalances, NEWEST)),
-        "offsets": _html(offsets(view.partitions, owners)),
-        "events": _html(events(view, told.events)),
-        "settings": _html(settings(view)),
+        **_seldom(view, owners, told, Kept() if kept is None else kept),
     }
+
+
+def _seldom(view: GroupView, owners: Owners, told: Told, kept: Kept) -> dict[str, str]:
+    """Parts that stay the same from one look to the next, by what they are made of."""
+    seen = [setting_of(one) for one in view.members]
+    newest, last = view.rebalances[-NEWEST:], told.events[-EVENTS:]
+    found: dict[str, tuple[object, Callable[[], Node]]] = {
+        "why": ((view.rebalances[-1:], view.seen_since), lambda: _why(view)),
+        "advice": (told.advice, lambda: helps(told.advice)),
+        "rebalances": ((newest, len(view.rebalances)), lambda: rebalances(view.rebalances, NEWEST)),
+        "offsets": (view.partitions, lambda: offsets(view.partitions, owners)),
+        "events": ((last, len(told.events), view.source), lambda: events(view, told.events)),
+        "settings": ((seen, view.type, view.protocol), lambda: settings(view)),
+    }
+    return {name: kept.part(name, subject, partial(_rendered, make)) for name, (subject, make) in found.items()}
+
+
+def _rendered(make: Callable[[], Node]) -> str:
+    return _html(make())
 
 
 def _raw(html: str) -> Node:
@@ -199,11 +215,6 @@ def _deleted(at: int | None) -> Node:
     return h.p(".notice")[f"Deleted at {clock(at)} UTC. Its history stays for a while."]
 
 
-def _advice(texts: Sequence[str]) -> Node:
-    """None where figures do not speak."""
-    return h.div(".card")[h.h2["What would help"], h.div(".advice")[[h.p[one] for one in texts]]] if texts else None
-
-
 # -- tables
 
 
@@ -257,8 +268,8 @@ def rebalances(found: tuple[RebalanceView, ...], most: int) -> Node:
         head("generation", is_number=True),
         head("why"),
         head("took", is_number=True, is_optional=True),
-        head("moved", is_number=True),
-        head("stood still", is_number=True),
+        head("moved", is_number=True, is_optional=True),
+        head("stood still", is_number=True, is_optional=True),
     ]
     shown = list(reversed(found))[:most]
     more = len(found) - len(shown)
@@ -275,10 +286,10 @@ def _rebalance(one: RebalanceView) -> Node:
         h.td[h.a(href=address(one))[clock(one.at, with_ms=True)]],
         h.td[h.span(class_=f"kind k-{kind}", title=text, aria_label=text, role="img")[letter]],
         h.td(".number")[title_of(one)],
-        h.td[words.why(one.cause)],
+        h.td(".words")[words.why(one.cause)],
         h.td(".number.optional")["–" if one.duration_ms is None else words.duration(one.duration_ms)],
-        number(len(one.moved)),
-        number(None if one.dark is None else sum(dark.dark_ms > 0 for dark in one.dark)),
+        number(len(one.moved), is_optional=True),
+        number(None if one.dark is None else sum(dark.dark_ms > 0 for dark in one.dark), is_optional=True),
     ]
 
 

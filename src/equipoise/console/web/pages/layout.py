@@ -139,9 +139,9 @@ def head(name: str, *, is_number: bool = False, is_optional: bool = False) -> No
     return h.th(scope="col", class_=kinds)[name]
 
 
-def number(value: int | None, *, unit: str = "") -> Node:
+def number(value: int | None, *, unit: str = "", is_optional: bool = False) -> Node:
     """A figure, or a dash where it is unknown."""
-    return h.td(".number")["–" if value is None else f"{value:,}{unit}"]
+    return h.td(class_={"number": True, "optional": is_optional})["–" if value is None else f"{value:,}{unit}"]
 
 
 def name(text: str) -> str:

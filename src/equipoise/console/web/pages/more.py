@@ -12,7 +12,7 @@ from equipoise.console.tables import counted
 from equipoise.console.web.pages.layout import Node, head, name, table
 from equipoise.console.web.timeline import clock
 from equipoise.coordinator.events import CommitRefused, Event, MemberFenced, MemberLeft
-from equipoise.views.model import GroupType, GroupView, RebalanceView, Source
+from equipoise.views.model import GroupType, GroupView, MemberView, RebalanceView, Source
 
 TABS = (
     ("members", "Members"),
@@ -21,7 +21,7 @@ TABS = (
     ("events", "Events"),
     ("settings", "Settings as seen"),
 )
-_LISTED = 100
+EVENTS = 100  # rows; the rest is counted
 _KINDS = {MemberFenced: "fenced", CommitRefused: "refused", MemberLeft: "gone"}
 _HOSTS = 5
 
@@ -36,7 +36,7 @@ def tabs() -> Node:
 
 def events(view: GroupView, found: Sequence[Event]) -> Node:
     """Fenced members, refused commits and members that are gone, the newest first."""
-    shown = list(reversed(found))[:_LISTED]
+    shown = list(reversed(found))[:EVENTS]
     more = len(found) - len(shown)
     heads = [head("time, UTC"), head("what"), head("in words")]
     rows = [_event(one) for one in shown]
@@ -59,7 +59,7 @@ def refused_meanwhile(one: RebalanceView, found: Iterable[Event]) -> Node:
     ended = one.at
     rows = [_event(event) for event in found if isinstance(event, CommitRefused) and one.started <= event.at <= ended]
     heads = [head("time, UTC"), head("what"), head("in words")]
-    return table("Commits that were refused meanwhile", heads, rows[:_LISTED]) if rows else None
+    return table("Commits that were refused meanwhile", heads, rows[:EVENTS]) if rows else None
 
 
 # -- settings
@@ -81,6 +81,11 @@ def settings(view: GroupView) -> Node:
     ]  # fmt: skip
     heads = [head("setting"), head("value")]
     return table("Settings as seen from outside", heads, [h.tr[h.td[title], h.td[text]] for title, text in rows])
+
+
+def setting_of(one: MemberView) -> tuple[object, ...]:
+    """What the settings of a group are made of."""
+    return one.session_timeout_ms, one.rebalance_timeout_ms, one.group_instance_id, one.topics, one.client_host
 
 
 def _spread(found: Iterable[int | None]) -> str:

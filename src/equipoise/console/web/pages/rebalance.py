@@ -8,11 +8,12 @@ from datetime import UTC, datetime
 import htpy as h
 
 from equipoise.console import words
+from equipoise.console.web.live import Told
 from equipoise.console.web.owners import Owners
 from equipoise.console.web.pages.layout import Node, head, name, number, table
 from equipoise.console.web.pages.more import refused_meanwhile
 from equipoise.console.web.timeline import address, clock, group_address
-from equipoise.coordinator.events import Event
+from equipoise.views.advice import Advice
 from equipoise.views.model import GroupView, RebalanceView
 
 _TITLE = slice(2, 10)  # of a line of words.explain
@@ -20,6 +21,11 @@ _TEXT = 11
 _ARRIVALS = 7  # in the panel
 _LISTED = 500
 _PHASES = ("detect", "join", "assign", "sync")
+_HATCH = h.defs[  # of a time in which nobody had noticed anything yet
+    h.pattern(id="hatch", width="1.6", height="9", patternUnits="userSpaceOnUse", patternTransform="skewX(-8)")[
+        h.rect(".b-hatch", width="0.8", height="9")
+    ]
+]
 
 
 def title_of(one: RebalanceView) -> str:
@@ -66,7 +72,7 @@ def _phases(one: RebalanceView) -> Node:
                 h.rect(class_=f"b-{phase}", x=f"{left:.2f}", y="0", width=f"{max(width, 0.6):.2f}", height="9")
             )
         left += width
-    return h.svg(".bar", viewBox="0 0 100 9", preserveAspectRatio="none", aria_hidden="true")[found]
+    return h.svg(".bar", viewBox="0 0 100 9", preserveAspectRatio="none", aria_hidden="true")[_HATCH, found]
 
 
 def _slowest(one: RebalanceView, most: int) -> Node:
@@ -90,14 +96,22 @@ def _slowest(one: RebalanceView, most: int) -> Node:
     return [h.h3["Rejoined after, slowest first"], h.table(".bars")[h.tbody[rows]]]
 
 
-def content(view: GroupView, one: RebalanceView, owners: Owners, events: Sequence[Event] = ()) -> Node:
+def helps(advice: Sequence[Advice]) -> Node:
+    """What would help the group; nothing where figures do not speak."""
+    if not advice:
+        return None
+    texts = [h.p[h.strong[one.setting], f": {one.text}"] for one in advice]
+    return h.div(".card")[h.h2["What would help"], h.div(".advice")[texts]]
+
+
+def content(view: GroupView, one: RebalanceView, owners: Owners, told: Told) -> Node:
     """The page of one rebalance."""
     place = group_address(view.group_id)
     index = [other.key for other in view.rebalances].index(one.key)
     before = view.rebalances[index - 1] if index else None
     after = view.rebalances[index + 1] if index + 1 < len(view.rebalances) else None
     day = datetime.fromtimestamp(one.at / 1000, UTC).strftime("%Y-%m-%d")
-    text = "\n".join(words.explain(one))
+    text = "\n".join(words.explanation(one, told.advice, UTC, "UTC"))
     return [
         h.div(".title")[
             h.h1[
@@ -111,12 +125,13 @@ def content(view: GroupView, one: RebalanceView, owners: Owners, events: Sequenc
             after is not None and [" · ", h.a(href=address(after), rel="next")["next"]],
         ],
         h.section(".card.why", aria_label="explanation")[_explanation(one), _slowest(one, 50)],
+        helps(told.advice),
         h.details[
             h.summary["as text"],
             h.p[h.button(type="button", data_copy="text")["copy as text"]],
             h.pre(id="text", tabindex="0")[text],
         ],
-        h.section[_moves(one, owners), _dark(one), refused_meanwhile(one, events)],
+        h.section(".tables")[_moves(one, owners), _dark(one), refused_meanwhile(one, told.events)],
     ]
 
 

@@ -24,7 +24,7 @@ export async function groupPage(box) {
     open: () => open(line),
   });
   buttons(line, said);
-  new ResizeObserver(() => line.draw()).observe(box);
+  new ResizeObserver(() => line.resized()).observe(box);
   addEventListener("themed", () => line.themed());
   line.drawNow();
   follow(line, api);

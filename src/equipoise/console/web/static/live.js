@@ -54,17 +54,20 @@ function reachable(isReached) {
   }
 }
 
+/** @type {Map<string, string>} the server's words as they came: to write down what the page has takes time */
+const shown = new Map();
+
 /** Puts the server's words into their places. What has not changed is not touched, and focus stays where it is.
  * @param {Record<string, string>} fragments by id */
 export function replace(fragments) {
   for (const [id, html] of Object.entries(fragments)) {
     const place = document.getElementById(id);
-    if (!place || place.dataset.html === html || place.innerHTML === html) continue;
+    if (!place || (shown.get(id) ?? place.innerHTML) === html) continue;
     const focused = place.contains(document.activeElement) ? document.activeElement : null;
     const name = focused?.getAttribute("href") ?? focused?.id ?? null;
     place.innerHTML = html;
     if (id === "trouble") document.querySelector(".group")?.classList.toggle("stale", html !== "");
-    place.dataset.html = html;
+    shown.set(id, html);
     drain(place);
     if (name) focusAgain(place, name);
   }

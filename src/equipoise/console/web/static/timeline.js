@@ -37,6 +37,13 @@ export class Timeline {
     this.image = /** @type {ImageData | null} */ (null);
     this.colours = theme(box);
     this.shown = { from: 0, to: 1 };
+    this.width = box.clientWidth;
+  }
+
+  /** Only then is the box measured: to ask while parts of the page are new would lay them out twice. */
+  resized() {
+    this.width = this.box.clientWidth;
+    this.draw();
   }
 
   /** Draws once in the next frame, however many events come before it. */
@@ -56,7 +63,7 @@ export class Timeline {
   }
 
   get scale() {
-    const width = this.box.clientWidth;
+    const width = this.width;
     const left = width < 600 ? 78 : 140;
     const right = width < 600 ? 58 : 84;
     return { ...(this.range ?? this.whole), left, width: Math.max(width - left - right, 40) };
@@ -85,8 +92,8 @@ export class Timeline {
 
   /** @param {import("./scale.js").Scale} scale */
   #drawHead(scale) {
-    const context = sized(this.canvas("head"), this.box.clientWidth, scene.HEAD);
-    context.clearRect(0, 0, this.box.clientWidth, scene.HEAD);
+    const context = sized(this.canvas("head"), this.width, scene.HEAD);
+    context.clearRect(0, 0, this.width, scene.HEAD);
     paint(context, scene.head(this.model, scale, this.chosen), this.colours);
   }
 
@@ -95,8 +102,8 @@ export class Timeline {
     const canvas = this.canvas("lanes");
     const height = this.laneHeight;
     const total = Math.max(this.sequence.length * height, 24);
-    const context = sized(canvas, this.box.clientWidth, total);
-    context.clearRect(0, 0, this.box.clientWidth, total);
+    const context = sized(canvas, this.width, total);
+    context.clearRect(0, 0, this.width, total);
     const density = canvas.height / total;
     this.#pixels(context, scale, height, density);
     paint(context, scene.bands(this.model, scale, total), this.colours);
@@ -133,8 +140,8 @@ export class Timeline {
   #drawFoot(scale) {
     const marks = this.model.marks.length ? 14 : 0;
     const total = 18 + marks + 64 + 34;
-    const context = sized(this.canvas("foot"), this.box.clientWidth, total);
-    context.clearRect(0, 0, this.box.clientWidth, total);
+    const context = sized(this.canvas("foot"), this.width, total);
+    context.clearRect(0, 0, this.width, total);
     const whole = { ...this.whole, left: scale.left, width: scale.width };
     paint(context, [
       ...scene.axis(this.model, scale, 0),

@@ -13,7 +13,7 @@ from equipoise.coordinator.consumer.assignment.target import (
     TargetRequest,
     Targets,
 )
-from equipoise.coordinator.consumer.group import Computed, ConsumerGroup, Gathering
+from equipoise.coordinator.consumer.group import Computed, ConsumerGroup, Gathering, TargetIndex
 from equipoise.coordinator.consumer.member import ConsumerGroupMember
 from equipoise.coordinator.consumer.membership.timers import update_rebalance_timer
 from equipoise.coordinator.consumer.records.build import (
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from equipoise.coordinator.shard import Shard
 
 LARGE_GROUP, MANY_PARTITIONS = 200, 4_000  # members and partitions whose target takes more than some milliseconds
-MADE_AT_ONCE = 500  # records of targets in one turn: some milliseconds
+FORMING_QUIET_MS = 100  # shorter than that of classic groups: a target stops nobody, and the next one costs little
+MADE_AT_ONCE = 300  # records of targets in one turn: a few milliseconds
 
 
 def check_room(shard: Shard, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
@@ -187,7 +188,7 @@ def _request(shard: Shard, group: ConsumerGroup) -> TargetRequest:
 
 
 def _computed(request: TargetRequest, targets: Targets) -> Computed:
-    return Computed(request.epoch, targets, deque(targets), {})
+    return Computed(request.epoch, targets, deque(targets), {}, TargetIndex({}, {}))
 
 
 def target_computed(shard: Shard, request: TargetRequest, targets: Targets | None, now: int) -> None:
@@ -204,11 +205,18 @@ def target_computed(shard: Shard, request: TargetRequest, targets: Targets | Non
 
 def _make_records(group: ConsumerGroup, computed: Computed, most: int) -> None:
     """Of so many members, if their targets are others than before. Who has gone since has none."""
+    targets, owners = computed.made
     for _ in range(min(most, len(computed.left))):
         member_id = computed.left.popleft()
-        target = computed.targets[member_id]
-        if group.targets.get(member_id) != target and member_id in group.members:
+        target, before = computed.targets[member_id], group.targets.get(member_id)
+        if member_id not in group.members:
+            continue
+        if before == target:
+            target = before
+        else:
             computed.records[member_id] = target_record(group.group_id, member_id, target)
+        targets[member_id] = target
+        owners.update(dict.fromkeys(target, member_id))
 
 
 def _put_target(shard: Shard, changes: Changes, computed: Computed, step: Step) -> None:
@@ -216,16 +224,40 @@ def _put_target(shard: Shard, changes: Changes, computed: Computed, step: Step) 
     group = changes.group
     if not group.targets:
         group.formed_at = step.now
-    changes.put(*(record for member_id, record in computed.records.items() if member_id in group.members))
+    _follow(group, computed)
+    changes.put_targets(computed.records, computed.made)
     changes.put(target_epoch_record(group.group_id, computed.epoch, shard.wall_time(step.now)))
     shard.timers.cancel(group.timer(TimerKind.TARGET))
     if group.incremental is not None:
         group.incremental.bumped_at = None
 
 
+def _follow(group: ConsumerGroup, computed: Computed) -> None:
+    """What has changed in the group since the records were made: members are gone, or came back without the target
+    they had. A few of thousands."""
+    records, (targets, owners) = computed.records, computed.made
+    for member_id, target in list(targets.items()):
+        has_record = member_id in records and member_id in group.members
+        if not has_record and group.targets.get(member_id) is not target:
+            del targets[member_id]
+            records.pop(member_id, None)
+            for partition in target:
+                if owners.get(partition) == member_id:
+                    del owners[partition]
+
+
+def compute_anew(shard: Shard, group: ConsumerGroup, now: int) -> None:
+    """A target on its way knows nothing of the successor of a static member, and the epoch does not tell of it: what it
+    would give to the predecessor would be nobody's. Rule A12.7."""
+    if group.computing is not None or group.computed is not None:
+        group.computing = group.computed = None
+        arm_target_timer(shard, group, now)
+
+
 def target_due(shard: Shard, group: ConsumerGroup, now: int) -> int:
     """Milliseconds until the next target may be computed (KIP-1263); 0: now. In an incremental group the debounce of
-    rebalances counts instead, from the first cause.
+    rebalances counts instead, from the first cause. A stamp of the future is of a clock that was ahead. Nobody
+    waits until this clock is there: an addition.
 
     Rules A12.2 and C1.4. Kafka: GroupMetadataManager.canComputeNextTargetAssignment.
     """
@@ -238,6 +270,8 @@ def target_due(shard: Shard, group: ConsumerGroup, now: int) -> int:
     if group.target_timestamp == 0:
         return _gathering_due(shard, group, now)
     due = max(0, group.target_timestamp + interval - shard.wall_time(now))
+    if due > interval and shard.config.group_consumer_assignment_timer:
+        return 0
     return min(due, _quiet_due(shard, group, interval, now)) if due else 0
 
 
@@ -247,7 +281,7 @@ def _quiet_due(shard: Shard, group: ConsumerGroup, interval: int, now: int) -> i
     Its first member got everything at once, and whoever starts together with it would wait for the whole interval. A
     large group has the interval: its targets take time. Rule A12.13.
     """
-    quiet, formed_at = shard.config.group_initial_rebalance_delay_quiet_ms, group.formed_at
+    quiet, formed_at = min(shard.config.group_initial_rebalance_delay_quiet_ms, FORMING_QUIET_MS), group.formed_at
     if not quiet or formed_at is None or now >= formed_at + interval or is_large(shard, group):
         return interval
     return max(0, min(group.bumped_at + quiet, formed_at + interval) - now)

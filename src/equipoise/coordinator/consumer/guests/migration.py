@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from equipoise.coordinator.changes import Changes
-from equipoise.coordinator.classic.group import ClassicGroupMember, Former, Group
+from equipoise.coordinator.classic.group import ClassicGroupMember, Former, Group, MemberTimeouts
 from equipoise.coordinator.classic.join import Joining
 from equipoise.coordinator.classic.replies import join_error
 from equipoise.coordinator.classic.states import State
@@ -324,18 +324,11 @@ def _classic_member(shard: Shard, classic: Group, member: ConsumerGroupMember) -
     """It may speak at the epoch it has until it rejoins, though that may not be the generation: an addition, for Kafka
     refuses it, and it would lose its partitions. Rule A16.11."""
     assert member.classic is not None
-    former = Former(member.member_epoch, frozenset((*member.assigned, *member.revoking)))
-    return ClassicGroupMember(
-        group_id=classic.group_id,
-        member_id=member.member_id,
-        group_instance_id=member.instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        session_timeout_ms=member.classic.session_timeout_ms,
-        rebalance_timeout_ms=member.rebalance_timeout_ms,
-        protocols=list(member.classic.protocols),
-        former=None if shard.config.strict else former,
-    )
+    timeouts = MemberTimeouts(member.classic.session_timeout_ms, member.rebalance_timeout_ms)
+    made = ClassicGroupMember.of(classic.group_id, member.who, timeouts, list(member.classic.protocols))
+    if not shard.config.strict:
+        made.former = Former(member.member_epoch, frozenset((*member.assigned, *member.revoking)))
+    return made
 
 
 # -- without members

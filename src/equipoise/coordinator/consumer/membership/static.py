@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from equipoise.coordinator.consumer.assignment.epochs import compute_anew
 from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.consumer.holds import refuse
 from equipoise.coordinator.consumer.member import NOTHING, STATIC_LEFT_EPOCH, ConsumerGroupMember
@@ -50,6 +51,7 @@ def replace_member(
     refuse(shard, group, old.member_id, step, error=ErrorCode.FENCED_INSTANCE_ID)
     changes.put(*member_tombstones(group_id, old.member_id))
     changes.put(member_record(group_id, new), target_record(group_id, member_id, target), current_record(group_id, new))
+    compute_anew(shard, group, step.now)
     silent = 0 if presence is None else step.now - presence.last_seen
     step.note(MemberLeft(group_id, step.now, old.who, Departure.REPLACED, silent_ms=silent))
     return group.members[member_id]

@@ -30,6 +30,7 @@ class Part(Enum):
     MEMBER = auto()
     TARGET_EPOCH = auto()
     TARGET = auto()
+    TARGETS = auto()  # of all members at once: no record, but many together
     REGEX = auto()
 
 
@@ -91,6 +92,8 @@ def restore(group: ConsumerGroup, replaced: Replaced) -> None:
             group.put_target_epoch(*value)
         case Part.TARGET:
             group.put_target(name, value)
+        case Part.TARGETS:
+            group.put_targets(value)
         case Part.REGEX:
             group.put_regex(name, value)
 

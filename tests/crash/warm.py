@@ -1,0 +1,109 @@
+"""Brokers that a process forks which has loaded their code before: a start costs a tenth of the CPU.
+
+with WarmBroker(data, log) as broker:
+    broker.kill()
+    broker.start()
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pkgutil
+import signal
+import subprocess
+import sys
+from importlib import import_module
+from typing import IO
+
+from equipoise.process_guard import GUARD, GuardedProcess
+from proving.tree import python_module, with_tree
+from tests.crash.served import Running, ServedBroker
+
+
+class Nursery:
+    """The process that forks: one broker at a time."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] = GuardedProcess(
+            python_module("tests.crash.warm"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **with_tree()},
+        )
+
+    @property
+    def stdout(self) -> IO[str]:
+        assert self._process.stdout is not None
+        return self._process.stdout
+
+    def fork(self, arguments: list[str], log: str) -> int:
+        """Of the child that runs the command; its stdout follows."""
+        assert self._process.stdin is not None
+        print(json.dumps([arguments, log]), file=self._process.stdin, flush=True)
+        return int(self.stdout.readline())
+
+    def close(self) -> None:
+        with self._process:
+            self._process.kill()
+
+
+class Child(Running):
+    """A broker that was forked."""
+
+    def __init__(self, nursery: Nursery, arguments: list[str], log: str) -> None:
+        self._nursery = nursery
+        self.pid = nursery.fork(arguments, log)
+        GUARD.watch(self.pid)
+
+    def ready_line(self) -> str:
+        return self._nursery.stdout.readline()
+
+    def end(self, signal_number: int) -> int:
+        os.kill(self.pid, signal_number)
+        *_, status = self._nursery.stdout.readline().split()
+        GUARD.forget(self.pid)
+        return int(status)
+
+
+class WarmBroker(ServedBroker):
+    """A ServedBroker whose every start is a fork."""
+
+    _nursery: Nursery | None = None
+
+    def launch(self, arguments: list[str]) -> Running:
+        if self._nursery is None:
+            self._nursery = Nursery()
+        return Child(self._nursery, arguments, str(self.log))
+
+    def close(self) -> None:
+        super().close()
+        if self._nursery is not None:
+            self._nursery.close()
+
+
+def main() -> None:
+    """Forks a child for each line of stdin: says its pid, and, when it has ended, its status."""
+    from equipoise.broker import handlers, running  # noqa: F401  what `equipoise serve` loads when it is called
+    from equipoise.console.main import run
+
+    for module in pkgutil.iter_modules(handlers.__path__, f"{handlers.__name__}."):
+        import_module(module.name)
+    for line in sys.stdin:
+        arguments, log = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.dup2(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT), 2)
+            sys.argv = ["equipoise", *arguments]
+            run()
+            raise AssertionError("the command exits by itself")
+        print(child, flush=True)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        print(f"ended {status}", flush=True)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the tests' affair
+    main()
