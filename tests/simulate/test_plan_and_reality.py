@@ -1,8 +1,10 @@
 """A plan beside real clients on our broker, in real time: the stated error of docs/planning.md.
 
-Rebalances and requests must be those of the plan. The time without an owner lies between the plan for heartbeats that
-begin together and the plan for those that are spread; by half may it differ, and by what a busy machine takes: for each
-rebalance and partition a hundred milliseconds.
+Rebalances must be those of the plan, requests within a tenth. Heartbeats of real clients begin together after a
+rebalance, as planned. The plan does not know three things of the time without an owner. Where between two heartbeats a
+member closes: up to an interval for each of its partitions. Whether it closes while heartbeats arrive, so that some
+members hear an interval later than others: that happens once at most here. And how late a busy machine wakes threads,
+which is measured meanwhile.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from statistics import quantiles
+from typing import Any, Self
 
 import confluent_kafka
 import pytest
@@ -24,7 +27,8 @@ from equipoise.simulate.plan import SCENARIOS, PlanSettings, plan
 from equipoise.simulate.plan.scenarios import What
 
 GROUP, TOPIC = "planned", "t"
-SLACK_S = 0.1  # of a busy machine, for each rebalance and partition
+TICK_S = 0.005
+HOPS = 6  # times that a member waits to be woken in a rebalance: by timer, broker or listener
 PATIENCE_S = 60.0
 ASSIGNORS = {"eager": "range", "cooperative": "cooperative-sticky"}
 
@@ -55,6 +59,35 @@ class Ledger:
         with self._lock:
             owners = list(self._owners.values())
         return {name: owners.count(name) for name in owners}
+
+
+class Metronome:
+    """How late this machine wakes a thread: for clients and broker live in threads of this process."""
+
+    def __init__(self) -> None:
+        self._late: list[float] = []
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        due = time.monotonic()
+        while not self._is_over.is_set():
+            due = max(due + TICK_S, time.monotonic())
+            time.sleep(max(0.0, due - time.monotonic()))
+            self._late.append(time.monotonic() - due)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    @property
+    def lateness_s(self) -> float:
+        """Of the latest of ten."""
+        return quantiles(self._late, n=10)[-1]
 
 
 class Listener(RebalanceListener):
@@ -155,7 +188,7 @@ def restart_one_by_one(client: str, strategy: str, settings: PlanSettings, patch
         until(at_rest)
         ledger.dark_s = 0.0
         before, begun = broker.groups[GROUP].generation_id, time.monotonic()
-        with counted(patch) as seen:
+        with counted(patch) as seen, Metronome() as metronome:
             for at, what, one in SCENARIOS["rolling-restart"](settings).happenings:
                 time.sleep(max(0.0, begun + at / 1_000 - time.monotonic()))
                 if what is What.CLOSE:
@@ -165,22 +198,26 @@ def restart_one_by_one(client: str, strategy: str, settings: PlanSettings, patch
                     until(at_rest)
             time.sleep(2 * settings.heartbeat_interval_ms / 1_000)
             until(at_rest)
-        rebalances = broker.groups[GROUP].generation_id - before
+        # Before the members are closed, which costs rebalances too.
+        real = broker.groups[GROUP].generation_id - before, len(seen), ledger.dark_s
         for member in members.values():
             member.close()
-    compare(strategy, settings, (rebalances, len(seen), ledger.dark_s))
+    compare(strategy, settings, real, metronome.lateness_s)
 
 
-def compare(strategy: str, settings: PlanSettings, real: tuple[int, int, float]) -> None:
-    """After a rebalance heartbeats begin together, and drift apart: reality is between the two."""
-    (together,) = plan("rolling-restart", [strategy], settings)
-    (spread,) = plan("rolling-restart", [strategy], replace(settings, spread=True))
+def compare(strategy: str, settings: PlanSettings, real: tuple[int, int, float], lateness_s: float) -> None:
+    """What the plan cannot know is the width of the band."""
+    (planned,) = plan("rolling-restart", [strategy], settings)
     rebalances, requests, dark_s = real
-    print(f"real {real}, planned {together} to {spread}")
-    assert rebalances == pytest.approx(spread.rebalances, rel=0.2, abs=1)
-    assert requests == pytest.approx(spread.messages - spread.heartbeats, rel=0.25)
-    slack = SLACK_S * spread.rebalances * settings.partitions
-    assert 0.5 * together.dark_partition_seconds <= dark_s <= 1.5 * spread.dark_partition_seconds + slack
+    print(f"real {real}, {planned}, {lateness_s=}")
+    assert rebalances == pytest.approx(planned.rebalances, rel=0.1)
+    assert requests == pytest.approx(planned.messages - planned.heartbeats, rel=0.1)
+    interval_s = settings.heartbeat_interval_ms / 1_000
+    phases = interval_s * settings.affected * settings.partitions / settings.members
+    straddled = interval_s * settings.partitions
+    machine = HOPS * lateness_s * planned.rebalances * settings.partitions
+    most = planned.dark_partition_seconds + phases + straddled + machine
+    assert planned.dark_partition_seconds / 4 <= dark_s <= most
 
 
 QUICK = PlanSettings(

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from equipoise.broker.topics.topics import SECURITY_TOPIC, Partition
+from equipoise.random_uuid import random_uuid
 from equipoise.security.acls import Acl
 from equipoise.security.state import SecurityState, acl_record
 from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError, UsageError
@@ -21,7 +22,6 @@ from equipoise.wire.records.build import build_pairs
 from equipoise.wire.records.read import read_pairs
 from equipoise.wire.schema import Message
 from equipoise.wire.security_records import SecurityRecord, decode_record, encode_record
-from equipoise.wire.uuids import random_uuid
 
 if TYPE_CHECKING:
     from equipoise.broker.first_users import FirstUser

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Self
 
 from equipoise.client.metadata.metadata import Metadata, metadata_request, patience_rounds
 from equipoise.client.net.addresses import Address, parse_bootstrap_servers
@@ -11,13 +10,14 @@ from equipoise.client.net.blocking import Connection
 from equipoise.client.net.errors import KafkaConnectionError, error_from, is_final
 from equipoise.client.security.config import SecurityConfig
 from equipoise.client.security.parsing import security_from_keywords
+from equipoise.closing import Closing
 from equipoise.member.partitions import TopicPartition
 from equipoise.security.denials import RESOURCE_OF, AclAction
 from equipoise.wire.apis.k03_metadata import MetadataResponse
 from equipoise.wire.errors import ErrorCode
 
 
-class AdminConnections:
+class AdminConnections(Closing):
     """What every call of `Admin` is made of: a connection, an answer, and a check of its error."""
 
     def __init__(
@@ -40,12 +40,6 @@ class AdminConnections:
     def close(self) -> None:
         """Closes all connections."""
         self._open.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _check(self, code: int, broker_says: str | None, otherwise: str, *actions: AclAction) -> None:
         """Of a denial brokers say "Authorization failed." at most."""

@@ -108,6 +108,11 @@ class ClusterOptions(NamedTuple):
         return {**self.settings, "bootstrap.servers": self.bootstrap_servers, **named}
 
 
+def json_option(instead_of: str) -> Callable[[Decorated], Decorated]:
+    """`--json`, which the function takes as `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help=f"One JSON object instead of {instead_of}.")
+
+
 def command_config(function: Decorated) -> Decorated:
     """The option --command-config, as Kafka's tools have it."""
     return click.option(

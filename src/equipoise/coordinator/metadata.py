@@ -72,7 +72,7 @@ class MetadataImage:
         return MetadataImage(topics, self.version + 1, names)
 
     def prepare(self, names: Iterable[str]) -> None:
-        """Hashes large topics before a group asks for it: the first time takes a tenth of a second."""
+        """Hashes large topics before a group asks for it: tens of thousands of partitions take milliseconds."""
         for name in names:
             topic = self.topics.get(name)
             if topic is not None and topic.partitions >= _LARGE:

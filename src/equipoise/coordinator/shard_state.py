@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum, auto
+from typing import ClassVar
 
 from equipoise.coordinator.classic.group import ClassicGroupMember, Group
 from equipoise.coordinator.config import GroupConfig
@@ -26,10 +27,6 @@ class Status(Enum):
     CLOSED = auto()
 
 
-_STATE = (  # of a shard, as data
-    *("config", "own_settings", "status", "groups", "consumer_groups", "image", "new_topics_version", "offsets"),
-    *("timers", "unwritten", "unwritten_groups", "last_early_write", "voided"),
-)
 # Every request asks for these: a name of the module is found in a third of the time of a member of an enum.
 _LOADING, _ACTIVE = Status.LOADING, Status.ACTIVE
 
@@ -39,7 +36,19 @@ def unchanged(now: int) -> WallTime:
     return WallTime(now)
 
 
-class ShardState:
+class StateIsData:
+    """What a copy keeps, or a shard that was pickled: the functions that it was given are not among it."""
+
+    saved: ClassVar[tuple[str, ...]]  # names of attributes
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: getattr(self, name) for name in self.saved}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+
+
+class ShardState(StateIsData):
     """`new_id` makes the random part of member ids; it is the only thing that is not decided here.
 
     `now` never jumps, and all deadlines are counted in it. What is written down must mean something after a restart:
@@ -48,6 +57,10 @@ class ShardState:
     The state is data. A copy, or a shard that was pickled, lacks these two functions until `attach`.
     """
 
+    saved = (
+        *("config", "own_settings", "status", "groups", "consumer_groups", "image", "new_topics_version", "offsets"),
+        *("timers", "unwritten", "unwritten_groups", "last_early_write", "voided"),
+    )
     computes_beside = False  # whether the runner computes large targets apart from its loop: `targets` of a step
     requested_targets = 0
     is_prepared = True  # False while the runner loads what targets of mixed subscriptions need: they wait for it
@@ -77,11 +90,8 @@ class ShardState:
         self._new_id = new_id
         self.wall_time = wall_time
 
-    def __getstate__(self) -> dict[str, object]:
-        return {name: getattr(self, name) for name in _STATE}
-
     def __setstate__(self, state: dict[str, object]) -> None:
-        self.__dict__.update(state)
+        super().__setstate__(state)
         self._broker_settings = broker_settings(self.config)
 
     @property

@@ -1,20 +1,8 @@
-"""Random UUIDs, and how Kafka and Java write them.
-
-The standard library's module asks for the platform when it is imported: milliseconds of a broker's start.
-"""
+"""UUIDs as Kafka and Java write them."""
 
 from __future__ import annotations
 
-import os
 from base64 import urlsafe_b64encode
-
-
-def random_uuid() -> bytes:
-    """A UUID of version 4."""
-    made = bytearray(os.urandom(16))
-    made[6] = made[6] & 0x0F | 0x40
-    made[8] = made[8] & 0x3F | 0x80
-    return bytes(made)
 
 
 def dashed(uuid: bytes) -> str:

@@ -27,7 +27,7 @@ def xxh3_64(data: bytes) -> int:
     """The hash as an unsigned number."""
     size = len(data)
     if size > _LONG:
-        from equipoise.wire.xxh3_long import xxh3_64_of_long  # numpy takes 20 MB, which few brokers need
+        from equipoise.wire.xxh3_long import xxh3_64_of_long  # it needs what is here
 
         return xxh3_64_of_long(data)
     if size > _MIDDLE:

@@ -9,8 +9,8 @@ with ZooKeeperConsumer({"zookeeper.connect": "127.0.0.1:2181", "group.id": "bill
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Self
 
+from equipoise.closing import Closing
 from equipoise.member.partitions import TopicPartition
 from equipoise.settings import kafka_name
 from equipoise.wire.errors import UsageError
@@ -23,7 +23,7 @@ from equipoise.zookeeper.streams import Stream
 from equipoise.zookeeper.subscription import FilteredTopics, StaticTopics, StreamSubscription
 
 
-class ZooKeeperConsumer:
+class ZooKeeperConsumer(Closing):
     """A consumer of ZooKeeper groups. Settings have their names of that time; docs/zookeeper.md lists them.
 
     Streams are made once. Each is for one thread; the consumer itself may be used by any.
@@ -119,9 +119,3 @@ class ZooKeeperConsumer:
         """Commits if auto.commit.enable is set, ends the streams, and releases everything. It cannot be used again."""
         if self._connector is not None and not self._connector.is_closing():
             self._connector.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -9,11 +9,12 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from kazoo.exceptions import ConnectionClosedError, NodeExistsError
 from kazoo.protocol.states import KazooState
 
+from equipoise.closing import Closing
 from equipoise.wire.errors import ProtocolError, UsageError
 from equipoise.zookeeper.protocol.layout import BROKER_IDS, TOPICS, broker_json, topic_json, topic_path, topic_replicas
 from equipoise.zookeeper.session import open_client, session_id
@@ -37,7 +38,7 @@ class Identity(NamedTuple):
         return f"{BROKER_IDS}/{self.node_id}"
 
 
-class BrokerRegistration:
+class BrokerRegistration(Closing):
     """Connected when made; UsageError says if that cannot be."""
 
     def __init__(self, hosts: str, session_timeout_ms: int = 6_000) -> None:
@@ -68,12 +69,6 @@ class BrokerRegistration:
         self.client.stop()
         self._thread.join()
         self.client.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _state_changed(self, state: str) -> None:
         if state == KazooState.CONNECTED:  # perhaps in a new session, where the broker's node is missing

@@ -39,7 +39,7 @@ from equipoise.zookeeper.protocol.nodes import (
     Transaction,
     Znode,
 )
-from equipoise.zookeeper.protocol.steps import Action, Steps
+from equipoise.zookeeper.protocol.steps import Action, Ended, Steps, advance
 from equipoise.zookeeper.session import session_id
 
 T = TypeVar("T")
@@ -84,13 +84,10 @@ class KazooRunner:
     def run(self, steps: Steps[T]) -> T:
         """To their end. What was not done because the client is closed ends them at once."""
         go_on: Callable[[], Action[Any]] = partial(next, steps)
-        while True:
-            try:
-                action = go_on()
-            except StopIteration as ended:
-                outcome: T = ended.value
-                return outcome
+        while not isinstance(action := advance(go_on), Ended):
             go_on = self._carry_out(steps, action)
+        outcome: T = action.outcome
+        return outcome
 
     def _carry_out(self, steps: Steps[T], action: Action[Any]) -> Callable[[], Action[Any]]:
         try:

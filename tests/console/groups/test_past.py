@@ -12,9 +12,10 @@ from contextlib import contextmanager
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.client import Admin
+from equipoise.client import Admin, Producer
 from equipoise.console.commands.groups.watch import screen
 from equipoise.console.output import Output
+from tests.broker.conftest import eventually
 from tests.commands import Command
 from tests.console.groups.golden import masked
 from tests.watching.conftest import Join
@@ -32,6 +33,23 @@ def test_a_join_explained(groups: Command, broker: Broker, join: Join) -> None:
         "  moved    4 of 4 partitions: orders:0,1,2,3 to one-ID",
         "  zone     UTC",
     ]
+
+
+def test_the_transaction_that_readers_wait_for_is_named(groups: Command, broker: Broker, join: Join) -> None:
+    """Rule T.98: why a reader of committed records stands still."""
+    join("billing", "one")
+    assert broker.groups["billing"].rebalances
+    with Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "bills"}) as producer:
+        producer.begin_transaction()
+        offset = producer.send("orders", b"1", partition=2).result(PATIENCE_S).offset
+        producer.send("orders", b"2", partition=2).result(PATIENCE_S)
+        told = [line for line in groups("explain", "billing").out.splitlines() if line.startswith("  waits ")]
+        assert [re.sub(r"(producer|for) \d+", r"\1 N", line) for line in told] == [
+            f"  waits    orders-2: readers of committed records stop at offset {offset}, before a transaction of bills "
+            "(producer N) that is open for N s; it times out after 60 s"
+        ]
+        producer.commit_transaction()
+        eventually(lambda: "waits" not in groups("explain", "billing").out, "nobody waits")
 
 
 def test_a_removal_explained_the_worst_and_by_its_generation(groups: Command, broker: Broker, join: Join) -> None:

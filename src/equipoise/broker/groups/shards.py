@@ -41,6 +41,7 @@ from equipoise.coordinator.shard import Shard
 from equipoise.coordinator.shard_state import Status
 from equipoise.coordinator.step import Caller, Producer, Step, Write
 from equipoise.log.producer_state import UNVERIFIED, TxnMarker, Verification
+from equipoise.random_uuid import random_uuid
 from equipoise.wire.apis.k12_heartbeat import HeartbeatResponse
 from equipoise.wire.apis.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError
@@ -48,7 +49,7 @@ from equipoise.wire.offsets_records import GroupMetadataValue, encode_key, encod
 from equipoise.wire.records.batch import HEADER_SIZE, read_header
 from equipoise.wire.records.build import build_pairs
 from equipoise.wire.schema import Message
-from equipoise.wire.uuids import dashed, random_uuid
+from equipoise.wire.uuids import dashed
 
 if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise.security.acls import (
+    Acl,
     AclFilter,
     AclOperation,
     AclPermissionType,
     PatternType,
+    ResourcePattern,
     ResourceType,
     StandardAuthorizer,
 )
-from equipoise.wire.apis.k29_describe_acls import DescribeAclsRequest
+from equipoise.wire.apis.k29_describe_acls import AclDescription, DescribeAclsRequest, DescribeAclsResource
 from equipoise.wire.apis.k31_delete_acls import DeleteAclsFilter
 from equipoise.wire.errors import ErrorCode, KafkaError
 
@@ -37,4 +39,21 @@ def filter_of(asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
         asked.host_filter,
         AclOperation(asked.operation),
         AclPermissionType(asked.permission_type),
+    )
+
+
+def described(pattern: ResourcePattern, acls: list[Acl]) -> DescribeAclsResource | None:
+    """The ACLs of one pattern as the wire has them; None: there are none."""
+    if not acls:
+        return None
+    return DescribeAclsResource(
+        resource_type=pattern.resource_type,
+        resource_name=pattern.name,
+        pattern_type=pattern.pattern_type,
+        acls=[
+            AclDescription(
+                principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission_type
+            )
+            for acl in acls
+        ],
     )

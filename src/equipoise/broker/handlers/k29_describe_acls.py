@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.handlers.acls import filter_of, require_acls
-from equipoise.security.acls import CLUSTER, Acl, AclOperation, ResourcePattern
-from equipoise.wire.apis.k29_describe_acls import (
-    AclDescription,
-    DescribeAclsRequest,
-    DescribeAclsResource,
-    DescribeAclsResponse,
-)
+from equipoise.broker.handlers.acls import described, filter_of, require_acls
+from equipoise.security.acls import CLUSTER, AclOperation
+from equipoise.wire.apis.k29_describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -31,23 +26,7 @@ def handle(server: Server, request: DescribeAclsRequest, call: Call) -> Describe
     server.turns.encode_each(
         call,
         acls.patterns(wanted),
-        lambda pattern: _described(pattern, acls.of_pattern(pattern, wanted)),
+        lambda pattern: described(pattern, acls.of_pattern(pattern, wanted)),
         lambda resources: DescribeAclsResponse(error_code=ErrorCode.NONE, resources=resources),
     )
     return None
-
-
-def _described(pattern: ResourcePattern, acls: list[Acl]) -> DescribeAclsResource | None:
-    if not acls:
-        return None
-    return DescribeAclsResource(
-        resource_type=pattern.resource_type,
-        resource_name=pattern.name,
-        pattern_type=pattern.pattern_type,
-        acls=[
-            AclDescription(
-                principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission_type
-            )
-            for acl in acls
-        ],
-    )

@@ -17,9 +17,9 @@ from equipoise.log.config import LogConfig
 from equipoise.log.partition import LogAppendInfo, PartitionLog
 from equipoise.log.producer_state import TxnMarker
 from equipoise.log.recovery.inventory import TopicRecord
+from equipoise.random_uuid import random_uuid
 from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.records.batch import HEADER_SIZE, BatchHeader, Codec
-from equipoise.wire.uuids import random_uuid
 
 _log = logging.getLogger(__name__)
 SECURITY_TOPIC = "__security"

@@ -28,6 +28,7 @@ from equipoise.client.net.pool import Purpose
 from equipoise.member import AnyMember, BrokerNode, ConsumerMember, Member, MemberConfig, Send, Step
 from equipoise.member.fallback import fall_back, is_refused
 from equipoise.member.subscription import TopicsOfInterest
+from equipoise.random_uuid import random_uuid
 from equipoise.wire.apis import APIS
 from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from equipoise.wire.apis.k68_consumer_group_heartbeat import (
@@ -36,7 +37,7 @@ from equipoise.wire.apis.k68_consumer_group_heartbeat import (
 )
 from equipoise.wire.errors import EquipoiseError, ErrorCode, UsageError
 from equipoise.wire.schema import Message
-from equipoise.wire.uuids import random_uuid, short
+from equipoise.wire.uuids import short
 
 log = logging.getLogger(__name__)
 

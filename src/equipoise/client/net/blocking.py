@@ -18,7 +18,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from equipoise.client.net.addresses import address_of
 from equipoise.client.net.api_versions import MAX_RESPONSE, ApiVersions, Response, ResponseFrame, decode_answer
@@ -32,6 +32,7 @@ from equipoise.client.net.errors import (
 from equipoise.client.net.handshake import Ask, Compute, Handshake, authentication, handshake, renewal_pause
 from equipoise.client.net.tls_failure import closed_at_once, server_name, tls_failure
 from equipoise.client.security.config import PLAINTEXT, SecurityConfig
+from equipoise.closing import Closing
 from equipoise.wire.apis import APIS
 from equipoise.wire.apis.k17_sasl_handshake import SaslHandshakeRequest
 from equipoise.wire.errors import EquipoiseError, ProtocolError
@@ -49,7 +50,7 @@ class InFlightRequest(NamedTuple):
     correlation_id: int
 
 
-class Connection:
+class Connection(Closing):
     """Connected and ready when made. `timeout`, in seconds, bounds connecting, and each half of a `send`."""
 
     def __init__(
@@ -125,12 +126,6 @@ class Connection:
     def close(self) -> None:
         """Closes the socket."""
         self._socket.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     # -- the beginning
 

@@ -15,7 +15,7 @@ from equipoise.client.net.api_versions import Response
 from equipoise.client.producer.config import ProducerConfig
 from equipoise.client.producer.identity import WITHOUT_IDS, ProducerIdAndEpoch
 from equipoise.client.transactions import verdicts
-from equipoise.client.transactions.coordinators import CoordinatorKey, Coordinators, KeyType, RefusedError, Table
+from equipoise.client.transactions.coordinators import CoordinatorKey, Coordinators, KeyType, RefusedError
 from equipoise.client.transactions.errors import not_in_time
 from equipoise.client.transactions.group_metadata import ConsumerGroupMetadata
 from equipoise.client.transactions.others import FEATURE, NEWEST_END, NEWEST_INIT, ProducerEpoch
@@ -31,7 +31,6 @@ from equipoise.wire.apis.k25_add_offsets_to_txn import AddOffsetsToTxnRequest, A
 from equipoise.wire.apis.k26_end_txn import EndTxnRequest, EndTxnResponse
 from equipoise.wire.apis.k28_txn_offset_commit import TxnOffsetCommitResponse
 from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError
-from equipoise.wire.schema import Message
 
 Result = TypeVar("Result")
 
@@ -90,11 +89,15 @@ class TransactionManager:
             if not self.transaction.is_implicit and not self.transaction.has_group(group.group_id):
                 self.transaction.add_group(group.group_id)
                 add = AddOffsetsToTxnRequest(**self._whose(), group_id=group.group_id)
-                await self._ask(self._key, add, AddOffsetsToTxnResponse, verdicts.ADD_OFFSETS_TO_TXN)
+                await self._heard(
+                    self.coordinators.ask(self._key, add, AddOffsetsToTxnResponse, verdicts.ADD_OFFSETS_TO_TXN)
+                )
             self.transaction.add_group(group.group_id)
             newest = _NEWEST_OFFSETS[self.transaction.is_implicit]
             key = CoordinatorKey(KeyType.GROUP, group.group_id)
-            await self._ask(key, request, TxnOffsetCommitResponse, verdicts.TXN_OFFSET_COMMIT, newest=newest)
+            await self._heard(
+                self.coordinators.ask(key, request, TxnOffsetCommitResponse, verdicts.TXN_OFFSET_COMMIT, newest=newest)
+            )
 
     async def prepare(self) -> ProducerEpoch:
         """All is stored, and waits for a commit by whoever knows the producer id and epoch."""
@@ -159,7 +162,9 @@ class TransactionManager:
         self.transaction.init_begins()
         request = InitProducerIdRequest(**self._whose(), transaction_timeout_ms=self.transaction.timeout_ms)
         table = verdicts.INIT_PRODUCER_ID
-        answer = await self._ask(self._key, request, InitProducerIdResponse, table, newest=NEWEST_INIT)
+        answer = await self._heard(
+            self.coordinators.ask(self._key, request, InitProducerIdResponse, table, newest=NEWEST_INIT)
+        )
         version = (await self.coordinators.connection(self._key)).feature(FEATURE)
         self.transaction.initialized(answer.producer_id, answer.producer_epoch, version)
         self.current = ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
@@ -178,7 +183,9 @@ class TransactionManager:
         if one.must_end:
             request = EndTxnRequest(**self._whose(), committed=committed)
             table = verdicts.COMMIT_TXN if committed else verdicts.ABORT_TXN
-            answer = await self._ask(self._key, request, EndTxnResponse, table, newest=NEWEST_END[one.is_implicit])
+            answer = await self._heard(
+                self.coordinators.ask(self._key, request, EndTxnResponse, table, newest=NEWEST_END[one.is_implicit])
+            )
             told = ProducerEpoch(answer.producer_id, answer.producer_epoch)
         one.ended(*told)
         if told.producer_id != NO_PRODUCER:
@@ -186,16 +193,7 @@ class TransactionManager:
         if one.state is TransactionState.INITIALIZING:
             await self._claim()
 
-    async def _ask(
-        self,
-        key: CoordinatorKey,
-        request: Message,
-        response: type[Response],
-        table: Table,
-        *,
-        newest: int | None = None,
-    ) -> Response:
-        asking = self.coordinators.ask(key, request, response, table, newest=newest)
+    async def _heard(self, asking: Coroutine[Any, Any, Response]) -> Response:
         try:
             return await self._cluster.unless_refused(asking)
         except RefusedError as error:
@@ -257,7 +255,9 @@ class TransactionManager:
             request, table = add_partitions_request(self.transaction, wanted), verdicts.ADD_PARTITIONS_TO_TXN
             try:
                 newest = _NEWEST_ADD_PARTITIONS
-                await self._ask(self._key, request, AddPartitionsToTxnResponse, table, newest=newest)
+                await self._heard(
+                    self.coordinators.ask(self._key, request, AddPartitionsToTxnResponse, table, newest=newest)
+                )
             except EquipoiseError as error:  # one of the coordinator's is in the transaction already
                 self.transaction.lose_batch(error, is_numbered=False)
             self.transaction.added(wanted)

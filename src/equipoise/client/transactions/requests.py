@@ -45,12 +45,9 @@ def txn_offset_commit_request(
             )
         )
     return TxnOffsetCommitRequest(
+        **group._asdict(),
         transactional_id=transaction.transactional_id,
-        group_id=group.group_id,
         producer_id=transaction.producer_id,
         producer_epoch=transaction.producer_epoch,
-        generation_id=group.generation_id,
-        member_id=group.member_id,
-        group_instance_id=group.group_instance_id,
         topics=list(topics.values()),
     )

@@ -24,6 +24,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from equipoise.wire.transitions import transitions
+
 
 class TransactionState(Enum):
     """TransactionManager.State."""
@@ -39,23 +41,29 @@ class TransactionState(Enum):
 
 
 _S = TransactionState
-TRANSITIONS: dict[tuple[TransactionState, TransactionState], str] = {
-    (_S.UNINITIALIZED, _S.INITIALIZING): "the producer claims its transactional id",
-    (_S.READY, _S.INITIALIZING): "it claims the id again: for a new epoch, or for another version of transactions",
-    (_S.IN_TRANSACTION, _S.INITIALIZING): "it leaves a prepared transaction to others, and begins anew",
-    (_S.INITIALIZING, _S.READY): "InitProducerId is answered with an epoch",
-    (_S.READY, _S.IN_TRANSACTION): "the application begins a transaction",
-    (_S.IN_TRANSACTION, _S.COMMITTING_TRANSACTION): "the application commits, and all its records are stored",
-    (_S.IN_TRANSACTION, _S.ABORTING_TRANSACTION): "the application aborts",
-    (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR): "a record or an offset was refused",
-    (_S.COMMITTING_TRANSACTION, _S.ABORTABLE_ERROR): "EndTxn was refused, and the transaction can be aborted",
-    (_S.ABORTABLE_ERROR, _S.ABORTING_TRANSACTION): "the application aborts",
-    (_S.COMMITTING_TRANSACTION, _S.READY): "EndTxn is answered",
-    (_S.ABORTING_TRANSACTION, _S.READY): "EndTxn is answered",
-    (_S.ABORTING_TRANSACTION, _S.INITIALIZING): "EndTxn is answered, and sequence numbers have a gap: a new epoch",
-    **{
-        (origin, _S.FATAL_ERROR): "the id belongs to another producer, or the coordinator refuses for good"
-        for origin in _S
-        if origin is not _S.FATAL_ERROR
-    },
-}
+TRANSITIONS = transitions(
+    {
+        _S.INITIALIZING: {
+            _S.UNINITIALIZED: "the producer claims its transactional id",
+            _S.READY: "it claims the id again: for a new epoch, or for another version of transactions",
+            _S.IN_TRANSACTION: "it leaves a prepared transaction to others, and begins anew",
+            _S.ABORTING_TRANSACTION: "EndTxn is answered, and sequence numbers have a gap: a new epoch",
+        },
+        _S.READY: {
+            _S.INITIALIZING: "InitProducerId is answered with an epoch",
+            _S.COMMITTING_TRANSACTION: "EndTxn is answered",
+            _S.ABORTING_TRANSACTION: "EndTxn is answered",
+        },
+        _S.IN_TRANSACTION: {_S.READY: "the application begins a transaction"},
+        _S.COMMITTING_TRANSACTION: {_S.IN_TRANSACTION: "the application commits, and all its records are stored"},
+        _S.ABORTABLE_ERROR: {
+            _S.IN_TRANSACTION: "a record or an offset was refused",
+            _S.COMMITTING_TRANSACTION: "EndTxn was refused, and the transaction can be aborted",
+        },
+        _S.ABORTING_TRANSACTION: dict.fromkeys((_S.IN_TRANSACTION, _S.ABORTABLE_ERROR), "the application aborts"),
+        _S.FATAL_ERROR: dict.fromkeys(
+            (origin for origin in _S if origin is not _S.FATAL_ERROR),
+            "the id belongs to another producer, or the coordinator refuses for good",
+        ),
+    }
+)

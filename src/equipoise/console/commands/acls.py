@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from equipoise.console.options import ClusterOptions, Decorated, timed_cluster_options
+from equipoise.console.options import ClusterOptions, Decorated, json_option, timed_cluster_options
 from equipoise.console.tables import print_table
 from equipoise.wire.errors import UsageError
 
@@ -94,10 +94,6 @@ def _resource_options(function: Decorated) -> Decorated:
     return _names(on_cluster(pattern(function)))
 
 
-def _as_json(function: Decorated) -> Decorated:
-    return click.option("--json", "is_json", is_flag=True, help="One JSON object instead of a table.")(function)
-
-
 @click.group()
 def acls() -> None:
     """List, add and remove access rules, on any Kafka cluster."""
@@ -106,42 +102,42 @@ def acls() -> None:
 @acls.command("list")
 @_resource_options
 @click.option("--principal", metavar="USER", help="Only those of this principal.")
-@_as_json
+@json_option("a table")
 @timed_cluster_options
-def acls_list(cluster: ClusterOptions, pattern: str | None, principal: str | None, is_json: bool, **given: Any) -> None:
+def acls_list(cluster: ClusterOptions, pattern: str | None, principal: str | None, as_json: bool, **given: Any) -> None:
     """All access rules, or those of some resources."""
     filters = _filters(Resources(**given), pattern or "any", principal)
     with cluster.admin() as admin:
         found = sorted({acl for wanted in filters for acl in admin.describe_acls(wanted)})
-    _print(found, is_json, "no access rules match")
+    _print(found, as_json, "no access rules match")
 
 
 @acls.command("add")
 @_resource_options
 @_entry_options
-@_as_json
+@json_option("a table")
 @timed_cluster_options
-def acls_add(cluster: ClusterOptions, pattern: str | None, is_json: bool, **given: Any) -> None:
+def acls_add(cluster: ClusterOptions, pattern: str | None, as_json: bool, **given: Any) -> None:
     """Access rules: who may, or may not, do what to which resources."""
     resources = Resources(**{name: given.pop(name) for name in Resources._fields})
     wanted = _acls(resources, Entries(**given), pattern or "literal")
     with cluster.admin() as admin:
         admin.create_acls(wanted)
-    _print(wanted, is_json, "")
+    _print(wanted, as_json, "")
 
 
 @acls.command("remove")
 @_resource_options
 @_entry_options
-@_as_json
+@json_option("a table")
 @timed_cluster_options
-def acls_remove(cluster: ClusterOptions, pattern: str | None, is_json: bool, **given: Any) -> None:
+def acls_remove(cluster: ClusterOptions, pattern: str | None, as_json: bool, **given: Any) -> None:
     """The access rules of some resources, all or those of some principals."""
     resources = Resources(**{name: given.pop(name) for name in Resources._fields})
     filters = _removals(resources, Entries(**given), pattern or "literal")
     with cluster.admin() as admin:
         removed = admin.delete_acls(filters)
-    _print(removed, is_json, "no access rules match: none was removed")
+    _print(removed, as_json, "no access rules match: none was removed")
 
 
 def _filters(resources: Resources, pattern: str, principal: str | None) -> list[AclFilter]:
@@ -206,7 +202,7 @@ def _operations(names: Sequence[str]) -> list[AclOperation]:
     return found
 
 
-def _print(found: Sequence[Acl], is_json: bool, nothing: str) -> None:
+def _print(found: Sequence[Acl], as_json: bool, nothing: str) -> None:
     rows = [
         {
             "resourceType": acl.pattern.resource_type.name,
@@ -219,7 +215,7 @@ def _print(found: Sequence[Acl], is_json: bool, nothing: str) -> None:
         }
         for acl in found
     ]
-    if is_json:
+    if as_json:
         from equipoise.console.output import print_json
 
         print_json("acls", acls=rows)

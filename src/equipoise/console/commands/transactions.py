@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from equipoise.console.options import ClusterOptions, Decorated, timed_cluster_options
+from equipoise.console.options import ClusterOptions, json_option, timed_cluster_options
 from equipoise.console.tables import print_table
 from equipoise.wire.text import printable
 
@@ -18,13 +18,9 @@ if TYPE_CHECKING:
 _NOTHING: dict[str, list[Any]] = {"transactions": [], "described": [], "producers": [], "open": []}
 
 
-def _as_json(function: Decorated) -> Decorated:
-    return click.option("--json", "as_json", is_flag=True, help="One JSON object instead of words.")(function)
-
-
 @click.command("list")
 @click.option("--state", "states", metavar="STATE", multiple=True, help="Only these: Ongoing, Empty ... Repeatable.")
-@_as_json
+@json_option("words")
 @timed_cluster_options
 def transactions_list(states: tuple[str, ...], as_json: bool, cluster: ClusterOptions) -> None:
     """All transactional ids, with their states."""
@@ -42,7 +38,7 @@ def transactions_list(states: tuple[str, ...], as_json: bool, cluster: ClusterOp
 
 @click.command("describe")
 @click.argument("names", metavar="ID...", nargs=-1, required=True)
-@_as_json
+@json_option("words")
 @timed_cluster_options
 def transactions_describe(names: tuple[str, ...], as_json: bool, cluster: ClusterOptions) -> None:
     """What these transactional ids have open, since when, and in which partitions."""
@@ -75,7 +71,7 @@ def transactions_describe(names: tuple[str, ...], as_json: bool, cluster: Cluste
 @click.command("producers")
 @click.argument("topic", metavar="TOPIC")
 @click.argument("partition", metavar="PARTITION", type=click.IntRange(0))
-@_as_json
+@json_option("words")
 @timed_cluster_options
 def transactions_producers(topic: str, partition: int, as_json: bool, cluster: ClusterOptions) -> None:
     """The producers that a partition remembers; those with an open transaction first."""
@@ -93,7 +89,7 @@ def transactions_producers(topic: str, partition: int, as_json: bool, cluster: C
 
 @click.command("open")
 @click.argument("topics", metavar="[TOPIC...]", nargs=-1)
-@_as_json
+@json_option("words")
 @timed_cluster_options
 def transactions_open(topics: tuple[str, ...], as_json: bool, cluster: ClusterOptions) -> None:
     """What is open in each partition of these topics, or of all: before it readers of committed records stop."""
@@ -130,7 +126,7 @@ def transactions_open(topics: tuple[str, ...], as_json: bool, cluster: ClusterOp
     show_default=True,
     help="The brokers' transaction.max.timeout.ms: younger ones are left out.",
 )
-@_as_json
+@json_option("words")
 @timed_cluster_options
 def transactions_find_hanging(topics: tuple[str, ...], minutes: int, as_json: bool, cluster: ClusterOptions) -> None:
     """Transactions that are open in these topics, or in all, and that no coordinator will end."""
@@ -151,7 +147,7 @@ def transactions_find_hanging(topics: tuple[str, ...], minutes: int, as_json: bo
 @click.argument("topic", metavar="TOPIC")
 @click.argument("partition", metavar="PARTITION", type=click.IntRange(0))
 @click.option("--start-offset", metavar="N", type=click.IntRange(0), required=True, help="Where it begins there.")
-@_as_json
+@json_option("words")
 @timed_cluster_options
 def transactions_abort(topic: str, partition: int, start_offset: int, as_json: bool, cluster: ClusterOptions) -> None:
     """A transaction that hangs: its coordinator does not know it, and readers wait for its end."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from equipoise.console.options import ClusterOptions, Decorated, Whole, timed_cluster_options
+from equipoise.console.options import ClusterOptions, Whole, json_option, timed_cluster_options
 from equipoise.console.tables import print_table
 from equipoise.security.sasl.scram import HASHES
 from equipoise.wire.errors import UsageError
@@ -22,17 +22,13 @@ _VARIABLE = "EQUIPOISE_USER_PASSWORD"
 _mechanism = click.Choice(list(HASHES))
 
 
-def _as_json(function: Decorated) -> Decorated:
-    return click.option("--json", "as_json", is_flag=True, help="One JSON object instead of words.")(function)
-
-
 @click.group()
 def users() -> None:
     """List, add and remove users of SCRAM, on any Kafka cluster."""
 
 
 @users.command("list")
-@_as_json
+@json_option("words")
 @timed_cluster_options
 def users_list(as_json: bool, cluster: ClusterOptions) -> None:
     """All users, with the mechanisms they can use and the iterations of each."""
@@ -62,7 +58,7 @@ def users_list(as_json: bool, cluster: ClusterOptions) -> None:
     type=click.Path(path_type=Path),
     help=f"Its first line is the password; - is stdin. Otherwise {_VARIABLE} is, or a prompt asks.",
 )
-@_as_json
+@json_option("words")
 @timed_cluster_options
 def users_add(
     name: str, mechanism: str, iterations: int, password_file: Path | None, as_json: bool, cluster: ClusterOptions
@@ -77,7 +73,7 @@ def users_add(
 @users.command("remove")
 @click.argument("name", metavar="USER")
 @click.option("--mechanism", type=_mechanism, help="Only this one; otherwise all that the user has.")
-@_as_json
+@json_option("words")
 @timed_cluster_options
 def users_remove(name: str, mechanism: str | None, as_json: bool, cluster: ClusterOptions) -> None:
     """A user, or one of its mechanisms. Connections that are open stay open."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _GROUP_ID_NOT_FOUND_FROM = 9
 _LONG_MAX = 2**63 - 1
+_TOO_LARGE = ErrorCode.OFFSET_METADATA_TOO_LARGE
 NO_PARTITIONS: frozenset[tuple[str, int]] = frozenset()
 _REFUSALS = {
     ErrorCode.UNKNOWN_MEMBER_ID: Refusal.UNKNOWN_MEMBER,
@@ -225,7 +226,7 @@ def commit_response(
     for one in topics if too_large else ():
         for row in one.partitions:
             if (one.name, row.partition_index) in too_large:
-                row.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                row.error_code = _TOO_LARGE
     return OffsetCommitResponse(topics=topics)
 
 
@@ -233,19 +234,14 @@ def txn_commit_response(
     request: TxnOffsetCommitRequest, error: ErrorCode, too_large: frozenset[tuple[str, int]] = NO_PARTITIONS
 ) -> TxnOffsetCommitResponse:
     """The same for a commit within a transaction. Rule T.65."""
-    topics = [
-        TxnOffsetCommitResponseTopic(
-            name=topic.name,
-            partitions=[
-                TxnOffsetCommitResponsePartition(
-                    partition_index=row.partition_index,
-                    error_code=ErrorCode.OFFSET_METADATA_TOO_LARGE
-                    if (topic.name, row.partition_index) in too_large
-                    else error,
-                )
-                for row in topic.partitions
-            ],
-        )
-        for topic in request.topics
-    ]
-    return TxnOffsetCommitResponse(topics=topics)
+    answer = TxnOffsetCommitResponse(topics=[])
+    for topic in request.topics:
+        numbers = [row.partition_index for row in topic.partitions]
+        codes = [_TOO_LARGE if (topic.name, number) in too_large else error for number in numbers]
+        rows = map(_txn_row, numbers, codes)
+        answer.topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=list(rows)))
+    return answer
+
+
+def _txn_row(number: int, code: ErrorCode) -> TxnOffsetCommitResponsePartition:
+    return TxnOffsetCommitResponsePartition(partition_index=number, error_code=code)

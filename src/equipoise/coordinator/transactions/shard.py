@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from equipoise.coordinator.shard_state import Status
+from equipoise.coordinator.shard_state import StateIsData, Status, unchanged
 from equipoise.coordinator.step import Caller, WallTime, Write, write_error
 from equipoise.coordinator.timers import Timers
 from equipoise.coordinator.transactions import end, expiry, init, partitions
@@ -33,23 +33,19 @@ from equipoise.wire.offsets_records import CoordinatorRecord
 from equipoise.wire.transaction_records import TransactionLogKey, TransactionLogValue
 
 MOST_PARKED = 64  # requests that wait for one id; a producer has one at a time
-_STATE = ("config", "status", "entries", "timers", "parked")  # of a shard, as data
 
 
-def _unchanged(now: int) -> WallTime:
-    """The wall time where it is all the time there is."""
-    return WallTime(now)
-
-
-class TransactionShard:
+class TransactionShard(StateIsData):
     """`new_producer_id` gives ids that nobody ever had; KafkaError: it cannot. `wall_time` tells the wall time of a
     `now`, since records must mean something after a restart. The rest of the state is data."""
+
+    saved = ("config", "status", "entries", "timers", "parked")
 
     def __init__(
         self,
         config: TransactionConfig,
         new_producer_id: Callable[[], int],
-        wall_time: Callable[[int], WallTime] = _unchanged,
+        wall_time: Callable[[int], WallTime] = unchanged,
     ) -> None:
         self.config = config
         self.status = Status.LOADING
@@ -58,16 +54,10 @@ class TransactionShard:
         self.parked: dict[str, list[Parked]] = {}
         self.attach(new_producer_id, wall_time)
 
-    def attach(self, new_producer_id: Callable[[], int], wall_time: Callable[[int], WallTime] = _unchanged) -> None:
+    def attach(self, new_producer_id: Callable[[], int], wall_time: Callable[[int], WallTime] = unchanged) -> None:
         """Gives the shard the two functions that are not state."""
         self.new_producer_id = new_producer_id
         self.wall_time = wall_time
-
-    def __getstate__(self) -> dict[str, object]:
-        return {name: getattr(self, name) for name in _STATE}
-
-    def __setstate__(self, state: dict[str, object]) -> None:
-        self.__dict__.update(state)
 
     # -- life
 

@@ -35,6 +35,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from equipoise.wire.transitions import transitions
+
 
 class State(Enum):
     """Values are the words of DescribeTransactions and ListTransactions."""
@@ -63,31 +65,30 @@ def state_of(number: int) -> State | None:
     return _BY_NUMBER[number] if 0 <= number < len(_BY_NUMBER) else None
 
 
-AT_REST = frozenset({State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT})
+_RESTING = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+AT_REST = frozenset(_RESTING)
 PREPARED = frozenset({State.PREPARE_COMMIT, State.PREPARE_ABORT})
 
 # Rule T.6. Kafka: TransactionState.VALID_PREVIOUS_STATES.
-TRANSITIONS: dict[tuple[State, State], str] = {
-    (State.EMPTY, State.EMPTY): "InitProducerId",
-    (State.COMPLETE_COMMIT, State.EMPTY): "InitProducerId",
-    (State.COMPLETE_ABORT, State.EMPTY): "InitProducerId",
-    (State.EMPTY, State.ONGOING): "the first partition is added",
-    (State.COMPLETE_COMMIT, State.ONGOING): "the first partition is added",
-    (State.COMPLETE_ABORT, State.ONGOING): "the first partition is added",
-    (State.ONGOING, State.ONGOING): "another partition is added",
-    (State.ONGOING, State.PREPARE_COMMIT): "EndTxn commits",
-    (State.ONGOING, State.PREPARE_ABORT): "EndTxn aborts",
-    (State.ONGOING, State.PREPARE_EPOCH_FENCE): "the timeout is over, or a new producer comes",
-    (State.PREPARE_EPOCH_FENCE, State.PREPARE_ABORT): "the coordinator aborts",
-    (State.EMPTY, State.PREPARE_ABORT): "EndTxn aborts nothing, in transaction version 2",
-    (State.COMPLETE_COMMIT, State.PREPARE_ABORT): "EndTxn aborts nothing, in transaction version 2",
-    (State.COMPLETE_ABORT, State.PREPARE_ABORT): "EndTxn aborts nothing, in transaction version 2",
-    (State.PREPARE_COMMIT, State.COMPLETE_COMMIT): "every marker is durable",
-    (State.PREPARE_ABORT, State.COMPLETE_ABORT): "every marker is durable",
-    (State.EMPTY, State.DEAD): "the id has expired",
-    (State.COMPLETE_COMMIT, State.DEAD): "the id has expired",
-    (State.COMPLETE_ABORT, State.DEAD): "the id has expired",
-}
+TRANSITIONS = transitions(
+    {
+        State.EMPTY: dict.fromkeys(_RESTING, "InitProducerId"),
+        State.ONGOING: {
+            **dict.fromkeys(_RESTING, "the first partition is added"),
+            State.ONGOING: "another partition is added",
+        },
+        State.PREPARE_COMMIT: {State.ONGOING: "EndTxn commits"},
+        State.PREPARE_EPOCH_FENCE: {State.ONGOING: "the timeout is over, or a new producer comes"},
+        State.PREPARE_ABORT: {
+            State.ONGOING: "EndTxn aborts",
+            State.PREPARE_EPOCH_FENCE: "the coordinator aborts",
+            **dict.fromkeys(_RESTING, "EndTxn aborts nothing, in transaction version 2"),
+        },
+        State.COMPLETE_COMMIT: {State.PREPARE_COMMIT: "every marker is durable"},
+        State.COMPLETE_ABORT: {State.PREPARE_ABORT: "every marker is durable"},
+        State.DEAD: dict.fromkeys(_RESTING, "the id has expired"),
+    }
+)
 
 
 class Verdict(Enum):

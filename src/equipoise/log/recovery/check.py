@@ -11,8 +11,8 @@ from equipoise.log.recovery.partition_registry import RegisteredPartition, read_
 from equipoise.log.recovery.recovery import Recovery
 from equipoise.log.storage.directory import META, is_locked, parse_meta
 from equipoise.log.storage.disk import ASIDE, PartitionFiles, put_aside, read_json, write_dumped
+from equipoise.random_uuid import random_uuid
 from equipoise.wire.errors import UsageError
-from equipoise.wire.uuids import random_uuid
 
 _OFFSETS = "__consumer_offsets"
 _OFFSETS_PARTITIONS = 50  # the default of offsets.topic.num.partitions: a group's partition depends on it

@@ -28,8 +28,9 @@ from equipoise.log.storage.disk import (
 )
 from equipoise.log.storage.faults import remedy
 from equipoise.log.storage.memory import MemoryFiles
+from equipoise.random_uuid import random_uuid
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
-from equipoise.wire.uuids import random_uuid, short
+from equipoise.wire.uuids import short
 
 _log = logging.getLogger(__name__)
 _FORMAT = 1

@@ -24,10 +24,10 @@ from equipoise.log.storage.medium import (
     UnsyncedSegments,
 )
 from equipoise.log.storage.open_files import OpenFiles
+from equipoise.random_uuid import random_uuid
 from equipoise.wire.crc32c import crc32c
 from equipoise.wire.errors import UsageError
 from equipoise.wire.records.batch import Buffer
-from equipoise.wire.uuids import random_uuid
 
 _log = logging.getLogger(__name__)
 _COPY_UP_TO = 64 << 10  # below this a copy by pread costs less than the page faults of a map

@@ -15,7 +15,7 @@ from equipoise.zookeeper.protocol.faithful import FaithfulPolicy
 from equipoise.zookeeper.protocol.layout import BROKER_IDS, TOPICS, GroupPaths, Registration
 from equipoise.zookeeper.protocol.policy import RebalancePolicy
 from equipoise.zookeeper.protocol.safe import SafePolicy
-from equipoise.zookeeper.protocol.steps import Action, Steps, Synchronized
+from equipoise.zookeeper.protocol.steps import Action, Ended, Steps, Synchronized, advance
 from equipoise.zookeeper.protocol.views import Gate, PartitionTopicInfo, Registry
 
 if TYPE_CHECKING:
@@ -133,17 +133,14 @@ class SimulatedMember:
     def drive(self, steps: Steps[T], me: object) -> Generator[Until, None, T]:
         """Carries out the actions of a policy."""
         go_on: Callable[[], Action[Any]] = partial(next, steps)
-        while True:
-            try:
-                action = go_on()
-            except StopIteration as ended:
-                outcome: T = ended.value
-                return outcome
+        while not isinstance(action := advance(go_on), Ended):
             try:
                 yield Until()  # a thread can be stopped between any two actions
                 go_on = partial(steps.send, (yield from self._perform(action, me)))
             except Exception as error:  # noqa: BLE001  whatever it is, the policy knows what follows
                 go_on = partial(steps.throw, error)
+        outcome: T = action.outcome
+        return outcome
 
     def _perform(self, action: Action[Any], me: object) -> Performing:
         if isinstance(action, Synchronized):

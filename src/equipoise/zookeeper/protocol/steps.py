@@ -15,9 +15,9 @@ the eye. What a view of the nodes means is decided apart from this, by a functio
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar, dataclass_transform
+from typing import Any, Generic, NamedTuple, TypeVar, dataclass_transform
 
 T = TypeVar("T")
 
@@ -41,3 +41,17 @@ class Synchronized(Action[T]):
     """These steps, while no other such steps of the consumer are under way (rebalanceLock)."""
 
     steps: Steps[T]
+
+
+class Ended(NamedTuple):
+    """Steps have come to their end."""
+
+    outcome: Any
+
+
+def advance(go_on: Callable[[], Action[Any]]) -> Action[Any] | Ended:
+    """The next action of steps, which go on by `next`, `send` or `throw`."""
+    try:
+        return go_on()
+    except StopIteration as ended:
+        return Ended(ended.value)

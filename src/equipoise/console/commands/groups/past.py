@@ -8,6 +8,7 @@ import click
 
 from equipoise.console import words
 from equipoise.console.commands.groups.looking import look_at
+from equipoise.console.commands.groups.waiting import held_up
 from equipoise.console.commands.groups.watch import print_changes
 from equipoise.console.options import ClusterOptions, parse_time
 from equipoise.console.output import SOURCES, Output, output_options, print_json
@@ -93,6 +94,8 @@ def explain(name: str, which: str, since: str, cluster: ClusterOptions, out: Out
         return
     for line in words.explanation(view, advice, out.zone, out.zone_name):
         print(line)
+    for sentence in held_up(cluster, group):
+        print(f"  {'waits':<8} {sentence}")
 
 
 def _chosen(group: GroupView, which: str) -> RebalanceView:

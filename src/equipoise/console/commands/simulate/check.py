@@ -11,7 +11,7 @@ import click
 
 from equipoise.console import words
 from equipoise.console.edge import REFUSED
-from equipoise.console.options import Whole, file_option
+from equipoise.console.options import Whole, file_option, json_option
 from equipoise.console.output import number, print_json
 from equipoise.simulate.hunt import KINDS, LENGTH, Hunted, hunt, kinds_named, script_of
 
@@ -29,7 +29,7 @@ _NEW_SEEDS = 10**6  # a seed that people can write down
 )
 @click.option("--length", metavar="NUMBER", type=Whole(1), default=LENGTH, show_default=True, help="Moves of each run.")
 @file_option("--save", help="Where to put the script of a broken rule.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of words.")
+@json_option("words")
 def check(
     *,
     seeds: int | None,

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from equipoise.console.options import Decorated, Duration, Whole, file_option
+from equipoise.console.options import Decorated, Duration, Whole, file_option, json_option
 from equipoise.console.output import number, print_json
 from equipoise.console.tables import print_table
 from equipoise.simulate.plan import SCENARIOS, STRATEGIES, Planned, PlanSettings
@@ -53,7 +53,7 @@ def _time(name: str, default: str, what: str) -> Callable[[Decorated], Decorated
     "--seed", metavar="NUMBER", type=Whole(0), default=0, show_default=True, help="Of the heartbeats' phases."
 )
 @file_option("--plot", help="Draw the comparison into this file.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
+@json_option("a table")
 def plan(*, scenario: str, strategies: tuple[str, ...], plot: Path | None, as_json: bool, **given: Any) -> None:
     """Plan: rebalances, messages, partitions without an owner and processing repeated, by strategy."""
     settings = _settings(given)
