@@ -23,6 +23,7 @@ from urllib.request import urlopen
 from rich.console import Console
 from rich.progress import track
 
+from bench.console.running import await_journal
 from equipoise.broker.server import parse_address
 from equipoise.client import Admin, TopicPartition
 from equipoise.client.net.blocking import Connection
@@ -91,6 +92,7 @@ def measure(size: Size) -> Figures:
                 time.sleep(0.05)
             first = time.perf_counter() - began
             listed, one = _took(f"{address}/groups"), _took(f"{address}/groups/{last}")
+            await_journal(address, last)
             _settle(size)
             rest = _share(process.pid, size.seconds)
             with _viewing(address, "/api/groups/stream", "/groups?part=list"):

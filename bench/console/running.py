@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
+from urllib.request import urlopen
 
 from equipoise.console.web.app import make_app, new_live
 from equipoise.console.web.live import Live
@@ -27,6 +29,18 @@ def until(page: Any, expression: str) -> None:
         if time.monotonic() > ends:
             raise TimeoutError(expression)
         time.sleep(0.002)
+
+
+def await_journal(address: str, group_id: str) -> None:
+    """Waits until a console has read the past: before, it shows a group in part."""
+    ends = time.monotonic() + _PATIENCE_S * 2
+    while True:
+        with suppress(OSError), urlopen(f"{address}/api/groups/{group_id}", timeout=_PATIENCE_S) as answer:
+            if json.load(answer)["source"] == "journal":
+                return
+        if time.monotonic() > ends:
+            raise TimeoutError("the console does not read the journal")
+        time.sleep(0.05)
 
 
 class FedConsole:

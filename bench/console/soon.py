@@ -6,18 +6,15 @@ The console asks no questions meanwhile. What it shows, the journal has pushed: 
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, NamedTuple
-from urllib.request import urlopen
 
-from bench.console.running import until
+from bench.console.running import await_journal, until
 from equipoise.broker import Broker
 from equipoise.client import Consumer
 
@@ -108,22 +105,10 @@ def _console(servers: str) -> Iterator[str]:
         try:
             assert process.stdout is not None
             address = process.stdout.readline().split()[-1]
-            _await_journal(address)
+            await_journal(address, GROUP)
             yield address
         finally:
             process.terminate()
-
-
-def _await_journal(address: str) -> None:
-    """Its first look may be in part."""
-    ends = time.monotonic() + _PATIENCE_S
-    while True:
-        with suppress(OSError), urlopen(f"{address}/api/groups/{GROUP}", timeout=_PATIENCE_S) as answer:
-            if json.load(answer)["source"] == "journal":
-                return
-        if time.monotonic() > ends:
-            raise TimeoutError("the console does not read the journal")
-        time.sleep(0.05)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ class Loop:
         self._ready: deque[Callable[[], None]] = deque()
         self.turns = Turns(cast(asyncio.AbstractEventLoop, self))
         monkeypatch.setattr(turns, "monotonic", lambda: self.now)
+        monkeypatch.setattr(turns, "thread_time", lambda: self.now)
 
     def call_soon(self, callback: Callable[..., None], *args: Any) -> None:
         self._ready.append(lambda: callback(*args))
@@ -55,17 +56,25 @@ def test_a_slice_ends_in_time_and_the_next_turn_goes_on(monkeypatch: pytest.Monk
 
 
 def test_what_was_done_beside_the_queue_makes_the_slice_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A turn has 6 ms in all, and one piece of work is done in any case. The next turn begins with nothing spent."""
+    """A turn has 6 ms in all, and 2 ms for the slice in any case. The next turn begins with nothing spent."""
     loop = Loop(monkeypatch)
-    done = queued(loop, 10, 0.001)
-    loop.turns.spend(0.004)
+    done = queued(loop, 20, 0.00051)
+    loop.turns.spend(0.003)
     loop.turn()
-    assert done == [0, 1]
+    assert len(done) == 6
     loop.turns.spend(0.050)
     loop.turn()
-    assert done == [0, 1, 2]
+    assert len(done) == 10
     loop.turn()
-    assert done == [0, 1, 2, 3, 4, 5, 6]
+    assert done == list(range(18))
+
+
+def test_time_in_which_the_process_does_not_run_makes_no_slice_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = Loop(monkeypatch)
+    done = queued(loop, 4, 0.05)
+    monkeypatch.setattr(turns, "thread_time", lambda: 0.0)
+    loop.turn()
+    assert done == [0, 1, 2, 3]
 
 
 def test_a_turn_is_busy_until_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,16 +88,20 @@ def test_a_turn_is_busy_until_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_long_work_goes_on_to_the_end_of_its_slice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Outside of one it has a whole slice; behind a turn that was long a millisecond."""
+    """Outside of one it has a whole slice; behind a turn that was long 2 ms, and at the end of a slice one."""
     loop = Loop(monkeypatch)
     assert loop.turns.piece_ends() == loop.now + SLICE_S
     ends: list[float] = []
     loop.turns.add(lambda: ends.append(loop.turns.piece_ends() - loop.now))
     loop.turn()
     loop.turns.spend(0.050)
+    loop.turns.add(loop.work([], 0, 0.0019))
     loop.turns.add(lambda: ends.append(loop.turns.piece_ends() - loop.now))
     loop.turn()
-    assert ends == pytest.approx([SLICE_S, 0.001])
+    loop.turns.spend(0.050)
+    loop.turns.add(lambda: ends.append(loop.turns.piece_ends() - loop.now))
+    loop.turn()
+    assert ends == pytest.approx([SLICE_S, 0.001, 0.002])
 
 
 def test_who_rests_reads_on_in_later_turns_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

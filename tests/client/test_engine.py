@@ -12,7 +12,7 @@ import pytest
 from equipoise.broker import Broker
 from equipoise.client import Admin, Consumer, TopicPartition
 from equipoise.client.consumer.engine import ConsumerEngine
-from tests.client.test_consumer import SETTINGS, Told, read, wait
+from tests.client.consumer.consuming import SETTINGS, Told, read, wait
 from tests.client.writing import produce
 
 LONG_ENOUGH_S = 0.5  # for the application's thread to come through, if nothing stops it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,15 @@ from tests.spark.once import OnceJob
 from tests.spark.streams import members, until
 
 
-def taken_over(job: OnceJob, count: int) -> list[bytes]:
+def taken_over(job: OnceJob, count: int, when_joined: Callable[[], None] = lambda: None) -> list[bytes]:
     """What a plain member reads in place of the query: so many records or more, which it commits."""
     settings = {"bootstrap.servers": job.broker.bootstrap_servers, "group.id": job.group}
     settings |= {"auto.offset.reset": "earliest", "partition.assignment.strategy": "cooperative-sticky"}
     found: list[bytes] = []
     with Consumer({**settings, "enable.auto.commit": False}) as other:
         other.subscribe(job.input)
+        until("the other has joined", lambda: (read_on(other, found), other.generation_id > 0)[1])
+        when_joined()
         until("the other has read them", lambda: len(read_on(other, found)) >= count)
         other.commit()
     return found
@@ -73,8 +76,8 @@ def test_a_query_that_is_put_out_in_the_middle_of_a_batch_writes_nothing_of_it(
     query = job.start()
     until("the batch is ready for its decision", (job.faults / "at-checked").exists, query)
     (member,) = members(broker.bootstrap_servers, job.group)
-    broker.groups[job.group].kick(member["member_id"])
-    taken = taken_over(job, 20)  # of one partition at least: the query joins again, and may get the other
+    # Of one partition at least: the query joins again, and may get the other.
+    taken = taken_over(job, 20, lambda: broker.groups[job.group].kick(member["member_id"]))
     (job.faults / "at-checked").unlink()
     query.awaitTermination()
     job.write(40)

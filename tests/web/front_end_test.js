@@ -182,3 +182,10 @@ Deno.test("lag that is unknown is no zero", () => {
   const drawn = scene.lag(one, { ...RANGE, left: 0, width: 100 }, { top: 0, height: 50 });
   same(drawn.some((c) => c.op === "text" && c.text === "not known yet"), true);
 });
+
+Deno.test("a rebalance that runs stands at the edge of now, in the server's words", () => {
+  const one = model({ running: "it waits for b-2" });
+  const drawn = scene.head(one, { ...RANGE, left: 0, width: 300 }, null).filter((c) => c.fill === "mark");
+  same(drawn.map((c) => (c.op === "text" ? c.text : c.op)), ["rect", "it waits for b-2"]);
+  same(scene.head(one, { from: 0, to: 900, left: 0, width: 300 }, null).filter((c) => c.fill === "mark"), []);
+});

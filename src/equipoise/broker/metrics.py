@@ -7,7 +7,6 @@ A broker that is not measured has no cost of it: a route is wrapped when it is m
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from equipoise.broker.transactions.metrics import families
+from equipoise.histogram import Histogram
 from equipoise.wire.apis import APIS
 
 if TYPE_CHECKING:
@@ -26,21 +26,6 @@ _LOOK_S = 1.0  # between two looks at the delay of the loop
 _STATM = Path("/proc/self/statm")
 _SIZE = 4  # bytes of a frame's size
 BOUNDS_S = (0.00005, 0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0)
-
-
-class _Spans:
-    """Times of one API in handlers, counted by bounds; the last count is of those beyond all bounds."""
-
-    __slots__ = ("counts", "total_s")
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(BOUNDS_S) + 1)
-        self.total_s = 0.0
-
-    def add(self, seconds: float) -> None:
-        """A bound belongs to the spans below it (Prometheus's `le`)."""
-        self.counts[bisect_left(BOUNDS_S, seconds)] += 1
-        self.total_s += seconds
 
 
 class _CountingHead:
@@ -65,7 +50,7 @@ class BrokerMetrics:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._requests: Counter[int] = Counter()  # by API key
-        self._spans: dict[int, _Spans] = {}
+        self._spans: dict[int, Histogram] = {}
         self._received = 0
         self._sent = 0
         self._delay_s = 0.0  # the longest of the last look
@@ -74,7 +59,7 @@ class BrokerMetrics:
     def measure(self, route: Route) -> None:
         """From now on this route counts its requests and replies, their bytes, and the time in their handler."""
         decode, handle, key = route.decode, route.handle, route.api_key
-        spans = self._spans.setdefault(key, _Spans())
+        spans = self._spans.setdefault(key, Histogram(BOUNDS_S))
 
         def counting_decode(buf: Any, pos: int, budget: int) -> Any:
             self._received += len(buf) + _SIZE
@@ -116,7 +101,7 @@ class BrokerMetrics:
         lines += [f'equipoise_broker_requests_total{{api="{names[key]}"}} {self._requests[key]}' for key in names]
         _family(lines, "request_seconds", "histogram", "Time in handlers, without waiting.")
         for key in names:
-            lines += _histogram("request_seconds", f'api="{names[key]}"', self._spans.get(key) or _Spans())
+            lines += _histogram("request_seconds", f'api="{names[key]}"', self._spans.get(key) or Histogram(BOUNDS_S))
         server = self._server
         size = sum(partition.log.size for topic in server.topics for partition in topic.partitions)
         groups = sum(1 for shard in server.group_coordinator.opened for _ in shard.all_groups())
@@ -148,7 +133,7 @@ def _family(lines: list[str], name: str, kind: str, text: str) -> None:
     lines += [f"# HELP equipoise_broker_{name} {text}", f"# TYPE equipoise_broker_{name} {kind}"]
 
 
-def _histogram(name: str, labels: str, spans: _Spans) -> list[str]:
+def _histogram(name: str, labels: str, spans: Histogram) -> list[str]:
     """Counts up to each bound, as Prometheus has them."""
     lines, so_far = [], 0
     for bound, count in zip((*BOUNDS_S, "+Inf"), spans.counts, strict=True):

@@ -14,8 +14,9 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import generate_latest
 
+from equipoise.histogram import Histogram
 from equipoise.views.model import ClusterView, GroupView, HealthKind, Ms, PartitionLag, Source
-from equipoise.watching.totals import BOUNDS_S, Histogram, Totals
+from equipoise.watching.totals import Totals
 from equipoise.watching.watcher import Watcher
 
 MOST_GROUPS = 2_000
@@ -272,7 +273,7 @@ def _labelled(
 def _buckets(histogram: Histogram) -> tuple[list[tuple[str, int]], float]:
     """Counts up to each bound, as Prometheus has them."""
     so_far, found = 0, []
-    for bound, count in zip((*BOUNDS_S, "+Inf"), histogram.counts, strict=True):
+    for bound, count in zip((*histogram.bounds_s, "+Inf"), histogram.counts, strict=True):
         so_far += count
         found.append((str(bound), so_far))
     return found, histogram.total_s

@@ -7,6 +7,7 @@ first, and all fail with the same error.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -186,16 +187,21 @@ def end_write(shard: Shard, write: Write, error: ErrorCode, now: int, *, is_lost
 
 def _fail_from(shard: Shard, failed: Early, error: ErrorCode, now: int) -> None:
     """Undoes this write and all later ones of its group; no other group has built on them. Rule A21.2."""
-    later = [one for one in shard.unwritten if one.early is not None and one.early.group_id == failed.group_id]
-    for write in reversed(later):
+    undone_numbers = set()
+    for write in reversed(shard.unwritten):
         early = write.early
-        if early is None or early.number < failed.number:
+        if early is None or early.group_id != failed.group_id:
+            continue
+        if early.number < failed.number:
             break
-        shard.unwritten.remove(write)
+        undone_numbers.add(early.number)
         _undo(shard, early.group_id, early.undo)
         _forget(shard, early.group_id)
         if early.number > failed.number:
             shard.voided[early.number] = error
+    shard.unwritten = deque(
+        one for one in shard.unwritten if one.early is None or one.early.number not in undone_numbers
+    )
     if (group := shard.consumer_groups.get(failed.group_id)) is not None:
         undone(group)
         group.computing = group.computed = None  # they may rest on what is undone

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field
 
 from equipoise.coordinator.reasons import Departure, Refusal
+from equipoise.histogram import Histogram
 from equipoise.views.entries import Entry
 from equipoise.views.model import RebalanceView
 from equipoise.views.rebalances import from_row, reason
@@ -18,19 +18,8 @@ _DEPARTURES = frozenset(one.name.lower() for one in Departure)
 _REFUSALS = frozenset(one.name.lower() for one in Refusal)
 
 
-class Histogram:
-    """Spans of time, counted by bounds in seconds; the last count is of those beyond all bounds."""
-
-    __slots__ = ("counts", "total_s")
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(BOUNDS_S) + 1)
-        self.total_s = 0.0
-
-    def add(self, ms: int) -> None:
-        """A bound belongs to the spans below it (Prometheus's `le`)."""
-        self.counts[bisect_left(BOUNDS_S, ms / 1000)] += 1
-        self.total_s += ms / 1000
+def _histogram() -> Histogram:
+    return Histogram(BOUNDS_S)
 
 
 @dataclass(slots=True)
@@ -44,8 +33,8 @@ class Totals:
     fenced: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     commits: int = 0
-    phases: dict[str, Histogram] = field(default_factory=lambda: {name: Histogram() for name in PHASES})
-    dark: Histogram = field(default_factory=Histogram)
+    phases: dict[str, Histogram] = field(default_factory=lambda: {name: _histogram() for name in PHASES})
+    dark: Histogram = field(default_factory=_histogram)
 
 
 def count_row(totals: Totals, row: Entry) -> None:
@@ -73,6 +62,6 @@ def count_rebalance(totals: Totals, view: RebalanceView) -> None:
     totals.moved += len(view.moved)
     for name, took in zip(PHASES, view.phases or (), strict=False):
         if took is not None:
-            totals.phases[name].add(took)
+            totals.phases[name].add(took / 1000)
     for one in view.dark or ():
-        totals.dark.add(one.dark_ms)
+        totals.dark.add(one.dark_ms / 1000)

@@ -148,8 +148,9 @@ class GroupShard:
         elif step.replies:
             is_sending = bool(self._replies)
             self._replies.extend(step.replies)
-            if not is_sending:
-                self._server.turns.add(self._reply)
+            if not is_sending:  # this turn of the loop has been long: others come before the first portion
+                loop = asyncio.get_running_loop()
+                loop.call_soon(loop.call_soon, self._reply)
         for write in step.writes:
             self._write(write)
         if step.events:
@@ -161,11 +162,13 @@ class GroupShard:
 
     def _reply(self) -> None:
         """The next portion. Between two of them others are served, so that a large group does not hold them up."""
+        began = monotonic()
         for _ in range(min(_PORTION, len(self._replies))):
             caller, response = self._replies.popleft()
             caller.token.reply(response)
+        self._server.turns.spend(monotonic() - began)
         if self._replies:
-            self._server.turns.add(self._reply)
+            asyncio.get_running_loop().call_soon(self._reply)
 
     def after_writes(self, callback: Callable[[], None]) -> None:
         """Calls back when what was decided before this moment is on disk; writes that begin later do not delay it."""
@@ -175,12 +178,12 @@ class GroupShard:
             self._after_writes.append((self._begun, callback))
 
     def _tick(self) -> None:
-        """When much has come in this turn of the loop, timers wait for their slice."""
+        """When much has come in this turn of the loop, timers wait for the next one."""
         if not self._server.turns.is_busy:
             self._tick_now()
         elif not self._is_tick_queued:
             self._is_tick_queued = True
-            self._server.turns.add(self._tick_now)
+            asyncio.get_running_loop().call_soon(self._tick_now)
 
     def _tick_now(self) -> None:
         self._is_tick_queued = False
@@ -219,11 +222,12 @@ class GroupShard:
             loop.call_soon(self._append)
 
     def _append(self) -> None:
-        """The writes of a crowd count in the turn of the loop, and wait when it has been long already."""
+        """The writes of a crowd count in the turn of the loop, and wait for the next one when it has been long already;
+        not behind what the crowd has still to say, for it waits for them."""
         if self._gathered is None or len(self._gathered.writes) <= _PORTION:
             self._append_gathered(_ENCODING_S)
         elif self._server.turns.is_busy:
-            self._server.turns.add(self._append_many)
+            asyncio.get_running_loop().call_soon(self._append_many)
         else:
             self._append_many()
 
@@ -314,7 +318,7 @@ class GroupShard:
                 raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"records of {size} bytes; max.message.bytes is less")
             if not is_whole:
                 self._gathered = batch
-                self._server.turns.add(self._append)
+                asyncio.get_running_loop().call_soon(self._append_many)
                 return None
             pairs += batch.take_encoded()
             limit -= size

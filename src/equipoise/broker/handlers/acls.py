@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise.security.acls import (
-    Acl,
     AclFilter,
     AclOperation,
     AclPermissionType,
     PatternType,
-    ResourcePattern,
     ResourceType,
     StandardAuthorizer,
 )
@@ -20,6 +18,7 @@ from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from equipoise.broker.server import Server
+    from equipoise.security.acls import Acl, ResourcePattern
 
 
 def require_acls(server: Server) -> StandardAuthorizer:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from time import monotonic
+from time import monotonic, thread_time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from equipoise.wire.apis import APIS
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 SLICE_S = 0.004
 _BUSY_S = 0.003  # of a turn, behind which work that can wait does
-_TURN_S = 0.006  # of a turn, with the slice; one piece of work is done in any case
+_TURN_S = 0.006  # of a turn, with the slice
+_LEAST_SLICE_S = 0.002  # in any turn, of CPU: who waits gets on, however long a turn takes on a machine with much to do
 _LEAST_S = 0.001  # of work that may go on in a later turn
 _READ_BYTES = 1 << 22  # of large frames in one turn of the loop: some milliseconds
 _READERS = 4  # connections that go on with their large frames in one turn: each may read a megabyte at once
@@ -40,7 +41,7 @@ class Turns:
         self._queue: deque[Callable[[], None]] = deque()
         self._is_scheduled = False
         self._is_taking = False
-        self._ends = 0.0  # of the slice
+        self._ends = 0.0  # of the slice, in CPU of the thread
         self._spent = 0.0
         self._read = 0
         self._resting: deque[Callable[[], None]] = deque()
@@ -71,17 +72,17 @@ class Turns:
                 self._schedule()
 
     def _take(self) -> None:
-        """A slice of one, or of several that are short. When this turn of the loop has been long already, only one."""
-        self._ends = monotonic() + min(max(_TURN_S - self._spent, 0.0), SLICE_S)
+        """A slice of one, or of several that are short; a shorter one if this turn of the loop has been long already.
+        It counts CPU: time in which the process does not run holds nobody up here."""
+        self._ends = thread_time() + min(max(_TURN_S - self._spent, _LEAST_SLICE_S), SLICE_S)
         while self._queue:
             self._queue.popleft()()
-            if monotonic() >= self._ends:
+            if thread_time() >= self._ends:
                 break
 
     def piece_ends(self) -> float:
         """Until when long work may go on in this turn: to the end of the slice, or a slice if it is not in one."""
-        now = monotonic()
-        return max(self._ends, now + _LEAST_S) if self._is_taking else now + SLICE_S
+        return monotonic() + (max(self._ends - thread_time(), _LEAST_S) if self._is_taking else SLICE_S)
 
     def spend(self, seconds: float) -> None:
         """What was done in this turn of the loop beside the queue: requests that were served when they were read, and

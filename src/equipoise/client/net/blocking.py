@@ -9,7 +9,6 @@ request. A session that nears its end is renewed before the next request (KIP-36
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import random
 import select
@@ -187,7 +186,11 @@ class Connection(Closing):
 
     def _computed(self, step: Compute) -> Any:
         made = step.work()
-        return asyncio.run(_awaited(made)) if inspect.isawaitable(made) else made
+        if not inspect.isawaitable(made):
+            return made
+        import asyncio  # here: executors of Spark seldom need it
+
+        return asyncio.run(_awaited(made))
 
     def _exchange(self, step: Ask, deadline: float) -> ResponseFrame:
         return self._receive_answer(self._send(step.request, step.version, deadline), deadline)

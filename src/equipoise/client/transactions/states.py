@@ -56,11 +56,11 @@ TRANSITIONS = transitions(
         },
         _S.IN_TRANSACTION: {_S.READY: "the application begins a transaction"},
         _S.COMMITTING_TRANSACTION: {_S.IN_TRANSACTION: "the application commits, and all its records are stored"},
+        _S.ABORTING_TRANSACTION: dict.fromkeys((_S.IN_TRANSACTION, _S.ABORTABLE_ERROR), "the application aborts"),
         _S.ABORTABLE_ERROR: {
             _S.IN_TRANSACTION: "a record or an offset was refused",
             _S.COMMITTING_TRANSACTION: "EndTxn was refused, and the transaction can be aborted",
         },
-        _S.ABORTING_TRANSACTION: dict.fromkeys((_S.IN_TRANSACTION, _S.ABORTABLE_ERROR), "the application aborts"),
         _S.FATAL_ERROR: dict.fromkeys(
             (origin for origin in _S if origin is not _S.FATAL_ERROR),
             "the id belongs to another producer, or the coordinator refuses for good",

@@ -24,7 +24,8 @@ const BIN = 3; // pixels: what is nearer stands on top of each other
 /** Episodes in a few words over brackets, then the strip. @param {Model} model @param {Scale} scale
  * @param {string | null} chosen @returns {Command[]} */
 export function head(model, scale, chosen) {
-  return [...episodes(model, scale), ...strip(model, scale), ...marker(model, scale, chosen)];
+  const bars = [...strip(model, scale), ...underWay(model, scale)];
+  return [...episodes(model, scale), ...bars, ...marker(model, scale, chosen)];
 }
 
 /** @param {Model} model @param {Scale} scale @returns {Command[]} */
@@ -83,6 +84,17 @@ function strip(model, scale) {
     }
   }
   return commands;
+}
+
+/** A rebalance that runs stands at the edge of now, and says for whom it waits. @param {Model} model
+ * @param {Scale} scale @returns {Command[]} */
+function underWay(model, scale) {
+  if (!model.running || scale.to < model.to) return [];
+  const x = scale.left + scale.width;
+  return [
+    { op: "rect", x: x - 4, y: STRIP_TOP, w: 4, h: STRIP, fill: "mark" },
+    { op: "text", x: x - 9, y: STRIP_TOP + 11, text: model.running, fill: "mark", align: "right", max: 400 },
+  ];
 }
 
 /** @param {Model} model @param {Scale} scale @param {string | null} chosen @returns {Command[]} */
