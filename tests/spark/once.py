@@ -18,6 +18,7 @@ from tests.spark import faulty_sink
 from tests.spark.applications import Application
 from tests.spark.conftest import create
 from tests.spark.starting import Query
+from tests.spark.streams import until
 
 cloudpickle.register_pickle_by_value(faulty_sink)  # type: ignore[no-untyped-call]
 PARTITIONS = 2
@@ -34,7 +35,7 @@ class OnceJob:
         self._options = {"group.id": self.group} | {name.replace("__", "."): value for name, value in options.items()}
         spark.dataSource.register(faulty_sink.FaultySource)
         self.source = {"subscribe": self.input, "startingOffsets": "earliest"}
-        self.source |= {"group.id": self.group, "delivery": "exactly-once"}
+        self.source |= {"group.id": self.group, "delivery": "exactly-once", "kafka.session.timeout.ms": "9000"}
         for topic in (self.input, self.output):
             create(broker.bootstrap_servers, topic, PARTITIONS)
 
@@ -89,11 +90,18 @@ class OnceJob:
 
     def leave_group(self) -> None:
         """Its offsets are in the checkpoint alone."""
-        del self.source["delivery"], self.source["group.id"], self._options["group.id"]
+        del self.source["delivery"], self.source["group.id"], self.source["kafka.session.timeout.ms"]
+        del self._options["group.id"]
 
     def run(self) -> None:
         """To the end of what is there."""
         self.start().awaitTermination()
+
+    def wait_for_leave(self) -> None:
+        """A query that ends while its broker starts may be unable to say so: its session expires. Until then the group
+        counts it, and gives the next one nothing to read."""
+        with Admin(self.broker.bootstrap_servers) as admin:
+            until("the group is empty", lambda: not admin.describe_group(self.group).members)
 
     def fail_at(self, *steps: str) -> None:
         """A process of the query is killed at each of these steps, and the query fails with it."""

@@ -59,7 +59,9 @@ def the_broker_is_killed_at(step: str, job: OnceJob, broker: EquipoiseBroker | K
     try:
         query.awaitTermination()
     except StreamingQueryException:
+        job.wait_for_leave()
         job.run()
+    job.wait_for_leave()
 
 
 def test_the_broker_may_be_killed_at_every_step(spark: Any, tmp_path: Path) -> None:

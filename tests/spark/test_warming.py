@@ -32,6 +32,7 @@ def test_who_looks_for_sources_imports_nothing_but_the_source() -> None:
     found = imported("import pyspark_equipoise")
     assert found == {
         "equipoise",
+        "equipoise.garbage",
         "equipoise.lazy",
         "equipoise.spark",
         "equipoise.spark.source",
