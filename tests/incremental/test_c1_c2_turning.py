@@ -265,6 +265,19 @@ def test_c2_8_it_does_not_turn_between_two_rounds() -> None:
     assert not ctx.is_classic
 
 
+def test_c2_8_it_does_not_turn_while_a_partition_is_assigned_to_nobody() -> None:
+    """A leader that did not know the topic yet rejoins, and must be heard: the server would keep its assignment."""
+    ctx = Kept(group_rebalance_incremental="all")
+    a = ctx.guest("a")
+    a.enter()
+    ctx.advance(3_000)
+    a.sync({a: assignment()})
+    assert (ctx.is_classic, ctx.state) == (True, State.STABLE)
+    a.again(owned=())
+    a.sync({a: assignment(0, 1, 2, 3, 4, 5)})
+    assert not ctx.is_classic
+
+
 def test_c2_8_a_hold_ends_in_its_time_across_the_turn() -> None:
     ctx = Kept(group_rebalance_incremental="off")
     a, _ = ctx.guests("a", "b")

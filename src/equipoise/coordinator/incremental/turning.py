@@ -7,6 +7,7 @@ when its setting says so, or when it has no members left. Rules C1.3, C2.7, C2.8
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from equipoise.coordinator.changes import Changes
@@ -19,6 +20,7 @@ from equipoise.coordinator.consumer.membership.timers import arm_missing, arm_sy
 from equipoise.coordinator.incremental.data import Incremental, Turn
 from equipoise.coordinator.incremental.eligibility import Mode, Offered, eligible_protocol, offered_by
 from equipoise.coordinator.incremental.syncs import refuse_all
+from equipoise.coordinator.metadata import MetadataImage, TopicPartition
 from equipoise.coordinator.outcomes import GroupTurned
 from equipoise.coordinator.reasons import Cause, Trigger
 from equipoise.coordinator.step import Step, write_error
@@ -61,8 +63,11 @@ def maybe_turn(shard: Shard, group_id: str, step: Step, joiner: JoinGroupRequest
 
 
 def _is_complete(shard: Shard, classic: Group) -> bool:
-    """Whether nobody has anything to give up: after the first round of a cooperative rebalance members still have what
-    they have claimed and were not assigned, until they rejoin for the second. Rule C2.8."""
+    """Whether nobody has anything to give up, or to get. After the first round of a cooperative rebalance members still
+    have what they have claimed and were not assigned, until they rejoin for the second. A leader that did not know a
+    topic yet has assigned nothing of it, and rejoins for that (kafka-python). Rule C2.8."""
+    topics: set[str] = set()
+    assigned: set[TopicPartition] = set()
     for member in classic.members.values():
         try:
             metadata = member.metadata(classic.protocol_name)
@@ -70,9 +75,17 @@ def _is_complete(shard: Shard, classic: Group) -> bool:
             given = decode_assignment(member.assignment).assigned_partitions if member.assignment else {}
         except (KafkaError, ProtocolError):
             return False
-        if not claim.owned <= with_ids(given, shard.image):
+        partitions = with_ids(given, shard.image)
+        if not claim.owned <= partitions:
             return False
-    return True
+        topics |= claim.topics
+        assigned |= partitions
+    return assigned >= _partitions_of(topics, shard.image)
+
+
+def _partitions_of(topics: Iterable[str], image: MetadataImage) -> set[TopicPartition]:
+    found = (image.topic(name) for name in topics)
+    return {(topic.topic_id, number) for topic in found if topic is not None for number in range(topic.partitions)}
 
 
 def _carry_over(shard: Shard, classic: Group, group: ConsumerGroup, step: Step) -> None:
