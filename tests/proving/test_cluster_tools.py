@@ -22,13 +22,14 @@ PLAN = {0: [3, 2], 1: [1, 3]}
 
 def said(tools: Tools, servers: str, topic: str, *arguments: str) -> str:
     """Without what differs from run to run: the topic's name and id, directories, and the order of replicas that are in
-    sync. Kafka takes a moment to copy records."""
+    sync, and of partitions that the tool has in a map. Kafka takes a moment to copy records."""
     ended = tools.run(*arguments, broker=Servers(servers))
     while "still in progress" in ended.stdout:
         ended = tools.run(*arguments, broker=Servers(servers))
     text = re.sub(r"TopicId: \S+", "TopicId: ID", (ended.stdout + ended.stderr).replace(topic, "TOPIC"))
     text = re.sub(r'"log_dirs":\[[^]]*\]', "DIRECTORIES", text)
     in_sync = re.sub(r"Isr: ([\d,]+)", lambda found: f"Isr: {sorted(found[1].split(','))}", text)
+    in_sync = re.sub(r"(?<=elected for partitions )(.+)", lambda found: str(sorted(found[1].split(", "))), in_sync)
     rows = [line.rstrip() for line in in_sync.splitlines() if line.strip() and "Configs:" not in line]
     return f"{ended.status}\n" + "\n".join(rows)
 
