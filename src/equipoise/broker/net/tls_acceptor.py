@@ -76,7 +76,17 @@ class TlsAcceptor:
                 continue
             task = asyncio.get_running_loop().create_task(self._handshake(accepted, peer[0]))
             self.handshakes.add(task)
-            task.add_done_callback(self.handshakes.discard)
+            task.add_done_callback(partial(self._shaken, accepted))
+
+    def _shaken(self, accepted: socket.socket, task: asyncio.Task[None]) -> None:
+        """A task that is cancelled before its first step has closed nothing; nor has one that fails by what uvloop says
+        of a transport that was closed meanwhile."""
+        self.handshakes.discard(task)
+        if task.cancelled():
+            accepted.close()
+        elif (error := task.exception()) is not None:
+            accepted.close()
+            log.error("listener %s: a handshake has failed", self._listener.name, exc_info=error)
 
     def _pause_accepting(self, listening: socket.socket, error: OSError) -> None:
         log.error("listener %s: accepting failed, and is tried again: %s", self._listener.name, error)
@@ -111,9 +121,6 @@ class TlsAcceptor:
         except OSError as error:
             accepted.close()
             self._warn(peer, describe_failure(error))
-        except asyncio.CancelledError:
-            accepted.close()
-            raise
         finally:
             self._listener.forget(peer)
 
