@@ -23,6 +23,7 @@ from tests.client.writing import Reachable
 from tests.spark.conftest import create
 from tests.spark.faulty_sink import ABORT_STEPS, DRIVER_STEPS, TASK_STEPS
 from tests.spark.once import OnceJob
+from tests.spark.starting import Query
 from tests.spark.streams import until
 from tests.spark.test_sink import save
 
@@ -130,20 +131,27 @@ def test_a_transaction_that_times_out_before_the_decision_is_repeated(
     spark: Any, broker: Broker, tmp_path: Path
 ) -> None:
     job = OnceJob(spark, broker, tmp_path, "late", kafka__transaction__timeout__ms="1000")
-    job.write(40)
-    (job.faults / "wait-prepared").touch()
-    query = job.start()
-    until("a task has prepared", (job.faults / "at-prepared").exists, query)
-    until("the coordinator has aborted it", lambda: _is_aborted(broker, job))
-    (job.faults / "at-prepared").unlink()
+    query = _time_out_at("prepared", job)
     with pytest.raises(StreamingQueryException, match=r"(?s)longer than\s+kafka\.transaction\.timeout\.ms"):
         query.awaitTermination()
     job.run()
     job.check()
 
 
-def _is_aborted(broker: Reachable, job: OnceJob) -> bool:
+def _time_out_at(step: str, job: OnceJob) -> Query:
+    """A query that goes on from there when the coordinator has aborted its transactions."""
+    job.write(40)
+    (job.faults / f"wait-{step}").touch()
+    query = job.start()
+    until(f"the query is at {step}", (job.faults / f"at-{step}").exists, query)
+    until("the coordinator has aborted it", lambda: _is_aborted(job))
+    (job.faults / f"at-{step}").unlink()
+    return query
+
+
+def _is_aborted(job: OnceJob) -> bool:
     """Nothing is open, and something was written."""
+    broker = job.broker
     with consumer(broker, job.output) as committed, consumer(broker, job.output, "read_uncommitted") as every:
         ends = every.end_offsets()
         return sum(ends.values()) > 0 and committed.end_offsets() == ends
@@ -151,12 +159,7 @@ def _is_aborted(broker: Reachable, job: OnceJob) -> bool:
 
 def test_what_is_lost_after_the_decision_is_said(spark: Any, broker: Broker, tmp_path: Path) -> None:
     job = OnceJob(spark, broker, tmp_path, "lost", kafka__transaction__timeout__ms="1000")
-    job.write(40)
-    (job.faults / "wait-decided").touch()
-    query = job.start()
-    until("the batch is decided", (job.faults / "at-decided").exists, query)
-    until("the coordinator has aborted it", lambda: _is_aborted(broker, job))
-    (job.faults / "at-decided").unlink()
+    query = _time_out_at("decided", job)
     for again in (query.awaitTermination, job.run):  # the second run does not go on either
         with pytest.raises(StreamingQueryException, match=r"batch 0 was decided"):
             again()
@@ -166,12 +169,7 @@ def test_what_is_lost_after_the_decision_is_written_again_on_demand(spark: Any, 
     options = {"kafka__transaction__timeout__ms": "1000", "on__lost__transaction": "rewrite"}
     job = OnceJob(spark, broker, tmp_path, "again", **options)
     job.leave_group()
-    job.write(40)
-    (job.faults / "wait-decided").touch()
-    query = job.start()
-    until("the batch is decided", (job.faults / "at-decided").exists, query)
-    until("the coordinator has aborted it", lambda: _is_aborted(broker, job))
-    (job.faults / "at-decided").unlink()
+    query = _time_out_at("decided", job)
     with pytest.raises(StreamingQueryException, match="the next start writes the whole batch again"):
         query.awaitTermination()
     job.run()

@@ -103,6 +103,18 @@ def test_a_transaction_whose_records_are_cut_ends(two: Broker, version: int, com
         assert texts(two, "read_committed") == ["plain", *(kept if commit else [])]
 
 
+def commit_another(two: Broker, producer: TransactionalProducer, leader: RawClient) -> None:
+    """A transaction with a record on the partition's new leader; the coordinator stays where it is."""
+    coordinator = producer.client
+    if producer.version < TV2:
+        assert set(producer.add().values()) == {OK}
+    producer.client = leader
+    eventually(lambda: producer.produce() == [OK], "the next transaction begins")
+    producer.client = coordinator
+    assert producer.end() == OK
+    eventually(lambda: is_stable(two), "the marker is written")
+
+
 @pytest.mark.parametrize("version", [TV1, TV2])
 def test_records_behind_those_that_are_gone_are_refused(two: Broker, version: int) -> None:
     """So the producer aborts, and its next transaction is whole."""
@@ -115,13 +127,7 @@ def test_records_behind_those_that_are_gone_are_refused(two: Broker, version: in
         assert producer.end(commit=False) == OK
         eventually(lambda: is_stable(two), "the marker is written")
         eventually(lambda: producer.init() == OK, "the coordinator answers")
-        if version < TV2:
-            assert set(producer.add().values()) == {OK}
-        producer.client = other
-        eventually(lambda: producer.produce() == [OK], "the next transaction begins")
-        producer.client = client
-        assert producer.end() == OK
-        eventually(lambda: is_stable(two), "the marker is written")
+        commit_another(two, producer, other)
     assert texts(two, "read_committed") == ["plain", "orders-0"]
 
 
@@ -135,11 +141,5 @@ def test_a_marker_that_is_gone_is_made_up_for_by_the_next(two: Broker, version: 
         eventually(lambda: is_stable(two), "the marker is written")
         two.elect_unclean("t", 0, to=2, lose=1)
         assert not is_stable(two)
-        if version < TV2:
-            assert set(producer.add().values()) == {OK}
-        producer.client = other
-        eventually(lambda: producer.produce() == [OK], "the next transaction begins")
-        producer.client = client
-        assert producer.end() == OK
-        eventually(lambda: is_stable(two), "the marker is written")
+        commit_another(two, producer, other)
     assert len(texts(two, "read_committed")) == 3
