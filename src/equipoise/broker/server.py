@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from equipoise.broker.background_tasks import BackgroundTasks
 from equipoise.broker.cluster.cluster import Cluster
 from equipoise.broker.config import BrokerConfig
-from equipoise.broker.groups.shards import OFFSETS_TOPIC, GroupCoordinator
+from equipoise.broker.groups.coordinator import GroupCoordinator
+from equipoise.broker.groups.shards import OFFSETS_TOPIC
 from equipoise.broker.handlers import Route, find_route
 from equipoise.broker.net import descriptors
 from equipoise.broker.net.authorizer import (

@@ -16,6 +16,8 @@ from equipoise.member.partitions import NOTHING, Owned, TopicPartition
 from equipoise.member.polls import Polls
 from equipoise.member.step import NEVER, Callback, CallbackKind, Step
 from equipoise.member.subscription import TopicSubscription
+from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from equipoise.wire.errors import IllegalTransition, KafkaError
 from equipoise.wire.schema import Message
 
@@ -55,6 +57,14 @@ class BaseMember(ABC, Generic[StateT]):
         """Whatever can be done now is done."""
 
     @abstractmethod
+    def _found(self, request: FindCoordinatorRequest, response: FindCoordinatorResponse, now: int) -> None:
+        """The coordinator, or why there is none."""
+
+    @abstractmethod
+    def _heard(self, request: Message, response: Message, now: int) -> None:
+        """An answer that only this group protocol has."""
+
+    @abstractmethod
     def _next_heartbeat(self) -> int:
         """When a heartbeat is due; NEVER: none is."""
 
@@ -72,6 +82,19 @@ class BaseMember(ABC, Generic[StateT]):
         if (self.state, target) not in self.transitions:
             raise IllegalTransition(f"member {self.member_id or '(new)'}", self.state, target)
         self.state = target
+
+    # -- what the network does
+
+    def answered(self, request: Message, response: Message, now: int) -> Step:
+        """The answer to a request of a Step. An answer to a request that was given up meanwhile changes nothing."""
+        match request, response:
+            case FindCoordinatorRequest(), FindCoordinatorResponse():
+                self._found(request, response, now)
+            case OffsetCommitRequest(), OffsetCommitResponse():
+                self.commits.answered(request, response, now)
+            case _:
+                self._heard(request, response, now)
+        return self._go_on(now)
 
     # -- what the application does
 

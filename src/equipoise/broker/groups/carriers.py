@@ -17,7 +17,7 @@ from equipoise.broker.groups.held_heartbeats import HeartbeatIntervals, interval
 from equipoise.coordinator.classic.lost_connections import LOSS_WINDOW_MS
 
 if TYPE_CHECKING:
-    from equipoise.broker.groups.shards import GroupCoordinator
+    from equipoise.broker.groups.coordinator import GroupCoordinator
     from equipoise.coordinator.classic.group import ClassicGroupMember
     from equipoise.coordinator.consumer.group import Presence
 

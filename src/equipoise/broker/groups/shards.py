@@ -12,7 +12,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields
 from functools import partial
 from itertools import islice
 from math import inf
@@ -20,23 +19,12 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from equipoise.broker.clock import Timer
-from equipoise.broker.cluster.placement import NOBODY
-from equipoise.broker.config import BrokerConfig
-from equipoise.broker.groups.carriers import Carriers
-from equipoise.broker.groups.configs import GroupConfigs
 from equipoise.broker.groups.journal import GroupJournal
 from equipoise.broker.groups.loader import CoordinatorLoader
-from equipoise.broker.groups.preparation import Preparation
-from equipoise.broker.groups.regexes import TopicRegexResolver
-from equipoise.broker.groups.targets import TargetThread
 from equipoise.broker.shard_life import DeadlineTimer, batches_of
-from equipoise.broker.topics.config import stored
 from equipoise.broker.topics.topics import Partition
 from equipoise.coordinator.changes import is_void
-from equipoise.coordinator.config import GroupConfig
-from equipoise.coordinator.metadata import EMPTY_IMAGE, TopicImage
 from equipoise.coordinator.outcomes import AssignmentWritten
-from equipoise.coordinator.placement import partition_for
 from equipoise.coordinator.shard import Shard
 from equipoise.coordinator.shard_state import Status
 from equipoise.coordinator.step import Caller, Producer, Step, Write
@@ -52,7 +40,6 @@ from equipoise.wire.schema import Message
 from equipoise.wire.uuids import dashed
 
 if TYPE_CHECKING:
-    from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
     from equipoise.log.partition import LogAppendInfo
 
@@ -109,6 +96,10 @@ class GroupShard:
             return
         if self.core.consumer_groups:
             self._server.group_coordinator.preparation.begin()
+        self.activate()
+
+    def activate(self) -> None:
+        """All that the log says is known: the shard serves."""
         self.run(self.core.activate(self._server.clock.now()))
 
     async def _replay(self) -> None:
@@ -425,158 +416,3 @@ class _Batch:
         kept, rest = deque(self.writes.popleft() for _ in range(count)), self.writes
         self.writes = kept
         return rest
-
-
-def _group_config(config: BrokerConfig) -> GroupConfig:
-    return GroupConfig(**{row.name: getattr(config, row.name) for row in fields(GroupConfig)})
-
-
-class GroupCoordinator:
-    """All shards of this broker. Nothing is opened before the first group is asked for."""
-
-    def __init__(self, server: Server) -> None:
-        self._server = server
-        self.config = _group_config(server.config)
-        self.image = EMPTY_IMAGE
-        self._changed_topics: dict[str, None] = {}  # since the image
-        self._shards: list[GroupShard] = []
-        self._journal = GroupJournal(server)
-        self.configs = GroupConfigs(server)
-        self.carriers = Carriers(self)
-        self.regexes = TopicRegexResolver(server)
-        self.preparation = Preparation(self._prepared)
-        self.targets = TargetThread(server)
-        self._elsewhere: GroupShard | None = None  # what a broker sees of a shard of another
-        self._to_load: deque[GroupShard] = deque()
-        self._loading: asyncio.Task[None] | None = None
-
-    def open(self) -> None:
-        """Loads the groups there are. Until a shard is loaded its clients are asked to wait."""
-        self._server.topics.on_seen = self._topic_changed
-        self._changed_topics = dict.fromkeys(topic.name for topic in self._server.topics)
-        self._update_image()
-        topic = self._server.topics.get(OFFSETS_TOPIC)
-        if topic is not None and not self._shards:
-            self._shards = [GroupShard(self._server, self._journal, one) for one in topic.partitions]
-            self._load(*(one for one in self._shards if one.node_id != NOBODY))
-        self._server.cluster.coordinators[OFFSETS_TOPIC] = self._moved
-
-    def _load(self, *shards: GroupShard) -> None:
-        self._to_load.extend(shards)
-        if self._loading is None or self._loading.done():
-            self._loading = asyncio.get_running_loop().create_task(self._load_on())
-
-    async def _load_on(self) -> None:
-        while self._to_load:
-            await self._to_load.popleft().load()
-
-    def _moved(self, index: int) -> None:
-        """Another broker coordinates the groups of this shard: it has what is in the log, and nothing else. Rule 5.3.
-        Kafka: GroupCoordinatorService.onElection, GroupCoordinatorService.onResignation."""
-        if index < len(self._shards):
-            old = self._shards[index]
-            shard = self._shards[index] = GroupShard(self._server, self._journal, old.partition)
-            old.retire()
-            if shard.node_id == NOBODY:
-                shard.retire()
-            else:
-                self._load(shard)
-
-    async def loaded(self) -> None:
-        """Waits until all shards that there are have been loaded, or cannot be."""
-        if self._loading is not None:
-            await asyncio.wait([self._loading])
-
-    @property
-    def shards(self) -> list[GroupShard]:
-        """All shards. The first caller creates `__consumer_offsets`."""
-        if not self._shards:
-            self._create()
-        return self._shards
-
-    @property
-    def opened(self) -> list[Shard]:
-        """What there is, without opening anything."""
-        return [shard.core for shard in self._shards]
-
-    def _create(self) -> None:
-        config = self._server.config
-        size = str(config.offsets_topic_segment_bytes)
-        configs = stored({"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": size})
-        topic = self._server.topics.create_internal(OFFSETS_TOPIC, config.offsets_topic_num_partitions, configs)
-        self._shards = [GroupShard(self._server, self._journal, one) for one in topic.partitions]
-        for shard in self._shards:
-            shard.run(shard.core.activate(self._server.clock.now()))
-
-    def shard_of(self, group_id: str) -> GroupShard:
-        """The shard of a group, by the hash of its id (GroupCoordinatorService.partitionFor)."""
-        shards = self.shards
-        return shards[partition_for(group_id, len(shards))]
-
-    def shard_for(self, call: Call, group_id: str) -> GroupShard:
-        """The same for a request of a client. A broker that does not lead the shard has none of its groups, and answers
-        NOT_COORDINATOR."""
-        shards = self.shards
-        shard = shards[partition_for(group_id, len(shards))]
-        if self._server.cluster.is_many and shard.node_id != call.connection.listener.node_id:
-            return self._closed_shard(shard)
-        return shard
-
-    def _closed_shard(self, like: GroupShard) -> GroupShard:
-        if self._elsewhere is None:
-            self._elsewhere = GroupShard(self._server, self._journal, like.partition)
-            self._elsewhere.retire()
-        return self._elsewhere
-
-    def shards_of(self, call: Call) -> list[GroupShard]:
-        """Those of the broker that the caller has asked."""
-        node_id = call.connection.listener.node_id
-        return [shard for shard in self.shards if shard.node_id == node_id]
-
-    def node_of(self, group_id: str) -> int:
-        """The broker that coordinates the group; NOBODY: none does."""
-        return self.shard_of(group_id).node_id
-
-    def _prepared(self) -> None:
-        for shard in self._shards:
-            shard.core.is_prepared = True
-
-    # -- topics
-
-    def _topic_changed(self, name: str) -> None:
-        """A request may create thousands of topics: they make one image, in the next turn of the loop."""
-        if not self._changed_topics:
-            asyncio.get_running_loop().call_soon(self._update_image)
-        self._changed_topics[name] = None
-
-    def _update_image(self) -> None:
-        """Rule A13.2. Kafka: GroupCoordinatorService.onMetadataUpdate."""
-        changed, self._changed_topics = self._changed_topics, {}
-        found = [topic for name in changed if (topic := self._server.topics.get(name)) is not None]
-        put = [
-            TopicImage(one.topic_id, one.name, len(one.partitions), self._server.cluster.racks_of(one)) for one in found
-        ]
-        self.image = self.image.with_changes(put, changed.keys() - {one.name for one in found})
-        self.image.prepare(changed)
-        for shard in self._shards:
-            shard.run(shard.core.metadata_changed(self.image, changed, self._server.clock.now()))
-
-    def topic_deleted(self, topic: str, topic_id: bytes) -> None:
-        """Offsets of the topic go, also those that are just being written."""
-        for shard in self._shards:
-            shard.after_writes(partial(self._forget_topic, shard, topic, topic_id))
-
-    def _forget_topic(self, shard: GroupShard, topic: str, topic_id: bytes) -> None:
-        if shard.core.status is Status.ACTIVE:
-            shard.run(shard.core.topic_deleted(topic, topic_id, self._server.clock.now()))
-
-    async def close(self) -> None:
-        """Ends loading, closes all shards, and writes the rest of the journal."""
-        self.preparation.end()
-        self.targets.end()
-        if self._loading is not None:
-            self._loading.cancel()
-            await asyncio.gather(self._loading, return_exceptions=True)
-        for shard in self._shards:
-            shard.close()
-        self._journal.finish()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from equipoise.broker.cluster.placements import Replication
 from equipoise.broker.config import BrokerConfig
-from equipoise.broker.handlers.repeated_names import RepeatedNames
+from equipoise.broker.handlers.topic_by_topic import TopicByTopic
 from equipoise.broker.handlers.topics import authorize_create
 from equipoise.broker.topics.config import describe
 from equipoise.broker.topics.topics import NewTopic, Topic, unify_collision_chars
@@ -37,54 +37,34 @@ def handle(server: Server, request: CreateTopicsRequest, call: Call) -> None:
     server.turns.run(call, creating.steps(), creating.response)
 
 
-class _Creating:
-    """One request. Its topics are checked one by one, saved together, and opened one by one."""
-
+class _Creating(TopicByTopic[CreatableTopic, NewTopic, CreatableTopicResult]):
     def __init__(self, server: Server, request: CreateTopicsRequest, call: Call) -> None:
-        self.server = server
-        self.request = request
-        self.call = call
-        self.repeated = RepeatedNames(topic.name for topic in request.topics)
-        self.planned: dict[str, NewTopic] = {}
-        self.answers: dict[str, CreatableTopicResult] = {}
+        super().__init__(server, call, request.topics)
+        self.is_only_asked = request.validate_only
+        self.by_unified_name: dict[str, NewTopic] = {}
 
-    def steps(self) -> Iterator[None]:
-        for name, asked in {topic.name: topic for topic in self.request.topics}.items():
-            self.answers[name] = self.check(name, asked)
-            yield
-        if self.planned:
-            yield from self.create()
+    def plan(self, asked: CreatableTopic) -> NewTopic:
+        authorize_create(self.server, self.call, asked.name)
+        planned = _plan(self.server, asked, self.by_unified_name)
+        self.by_unified_name[unify_collision_chars(asked.name)] = planned
+        return planned
 
-    def check(self, name: str, asked: CreatableTopic) -> CreatableTopicResult:
-        try:
-            self.repeated.check(name, name)
-            authorize_create(self.server, self.call, name)
-            one = self.planned[unify_collision_chars(name)] = _plan(self.server, asked, self.planned)
-        except KafkaError as error:
-            return _refused(name, error)
-        may_see = self.server.is_authorized(
-            self.call, AclOperation.DESCRIBE_CONFIGS, Resource(ResourceType.TOPIC, name), quiet=True
-        )
-        return _created(self.server, one, self.call.version) if may_see else _created_unseen(one)
+    def check_again(self, plan: NewTopic) -> None:
+        self.server.topics.check_free(plan.topic.name)
 
-    def create(self) -> Iterator[None]:
-        try:
-            self.check_again()
-            if self.request.validate_only:
-                self.server.topics.check_new(count for _, count in self.planned.values())
-            else:
-                yield from self.server.topics.create(self.planned.values())
-        except KafkaError as error:
-            self.answers |= {topic.name: _refused(topic.name, error) for topic, _ in self.planned.values()}
+    def change(self) -> Iterator[None]:
+        if self.is_only_asked:
+            self.server.topics.check_new(count for _, count in self.plans.values())
+        else:
+            yield from self.server.topics.create(self.plans.values())
 
-    def check_again(self) -> None:
-        """Another request may have taken a name, while this one was being checked in slices."""
-        for key, (topic, _) in list(self.planned.items()):
-            try:
-                self.server.topics.check_free(topic.name)
-            except KafkaError as error:
-                self.answers[topic.name] = _refused(topic.name, error)
-                del self.planned[key]
+    def done(self, plan: NewTopic) -> CreatableTopicResult:
+        resource = Resource(ResourceType.TOPIC, plan.topic.name)
+        may_see = self.server.is_authorized(self.call, AclOperation.DESCRIBE_CONFIGS, resource, quiet=True)
+        return _created(self.server, plan, self.call.version) if may_see else _created_unseen(plan)
+
+    def refused(self, name: str, error: KafkaError) -> CreatableTopicResult:
+        return CreatableTopicResult(name=name, error_code=error.code, error_message=str(error), configs=None)
 
     def response(self) -> CreateTopicsResponse:
         return CreateTopicsResponse(topics=list(self.answers.values()))
@@ -123,10 +103,6 @@ def _created_unseen(planned: NewTopic) -> CreatableTopicResult:
         topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         configs=[],
     )
-
-
-def _refused(name: str, error: KafkaError) -> CreatableTopicResult:
-    return CreatableTopicResult(name=name, error_code=error.code, error_message=str(error), configs=None)
 
 
 def _partition_count(server: Server, asked: CreatableTopic) -> int:

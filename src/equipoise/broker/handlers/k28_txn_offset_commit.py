@@ -7,6 +7,7 @@ Up to v4 the group's partition must have been added to the transaction; from v5 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from equipoise.broker.groups.shards import OFFSETS_TOPIC, GroupShard
@@ -61,32 +62,28 @@ def handle(server: Server, request: TxnOffsetCommitRequest, call: Call) -> TxnOf
     )
     if not request.topics:
         return TxnOffsetCommitResponse(topics=refused)
-    _Committing(server, request, call, refused, topic_ids=topic_ids).begin()
+    _Committing(server, request, call, refused, topic_ids).begin()
     return None
 
 
+@dataclass(slots=True)
 class _Committing:
     """One request: answered when the transaction has the group's partition, and the offsets are durable."""
 
-    def __init__(
-        self,
-        server: Server,
-        request: TxnOffsetCommitRequest,
-        call: Call,
-        refused: list[TxnOffsetCommitResponseTopic],
-        *,
-        topic_ids: dict[str, bytes],
-    ) -> None:
-        self._server = server
-        self._request = request
-        self._call = call
-        self._refused = refused
-        self._topic_ids = topic_ids
-        self._producer = Producer(request.producer_id, request.producer_epoch)
-        self._index = partition_for(request.group_id, len(server.group_coordinator.shards))
-        self._is_admitted = False
-        self._answer: Answer | None = None
-        self._response: TxnOffsetCommitResponse | None = None
+    _server: Server
+    _request: TxnOffsetCommitRequest
+    _call: Call
+    _refused: list[TxnOffsetCommitResponseTopic]
+    _topic_ids: dict[str, bytes]
+    _producer: Producer = field(init=False)
+    _index: int = field(init=False)  # of the group's shard
+    _is_admitted: bool = False
+    _answer: Answer | None = None
+    _response: TxnOffsetCommitResponse | None = None
+
+    def __post_init__(self) -> None:
+        self._producer = Producer(self._request.producer_id, self._request.producer_epoch)
+        self._index = partition_for(self._request.group_id, len(self._server.group_coordinator.shards))
 
     @property
     def _shard(self) -> GroupShard:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from equipoise.broker.handlers.repeated_names import RepeatedNames
+from equipoise.broker.handlers.topic_by_topic import TopicByTopic
 from equipoise.security.acls import AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k37_create_partitions import (
     CreatePartitionsRequest,
@@ -27,54 +27,49 @@ def handle(server: Server, request: CreatePartitionsRequest, call: Call) -> None
     server.turns.run(call, growing.steps(), growing.response)
 
 
-class _Growing:
-    """One request. Its topics are checked one by one and saved together; a name that stands twice is refused, as on
-    Kafka (ControllerApis.createPartitions)."""
+class _Growth(NamedTuple):
+    """A topic, and the partitions that it shall have."""
 
+    topic: Topic
+    partitions: int
+    replicas: tuple[tuple[int, ...], ...]  # of the new ones, where they are named
+
+
+class _Growing(TopicByTopic[CreatePartitionsTopic, _Growth, CreatePartitionsTopicResult]):
     def __init__(self, server: Server, request: CreatePartitionsRequest, call: Call) -> None:
-        self.server = server
-        self.request = request
-        self.call = call
-        self.repeated = RepeatedNames(topic.name for topic in request.topics)
-        self.answers: dict[str, CreatePartitionsTopicResult] = {}
-        self.counts: dict[Topic, int] = {}
-        self.replicas: dict[Topic, tuple[tuple[int, ...], ...]] = {}  # of the new ones, where they are named
+        super().__init__(server, call, request.topics)
+        self.is_only_asked = request.validate_only
 
-    def steps(self) -> Iterator[None]:
-        for name, asked in {topic.name: topic for topic in self.request.topics}.items():
-            self.answers[name] = self.check(name, asked)
-        if self.counts:
-            yield from self.grow()
+    def plan(self, asked: CreatePartitionsTopic) -> _Growth:
+        self.server.authorize(self.call, AclOperation.ALTER, Resource(ResourceType.TOPIC, asked.name))
+        topic = self.server.topics.require(asked.name)
+        self.server.topics.check_growth(topic, asked.count)
+        return _Growth(topic, asked.count, _assigned(self.server, asked, len(topic.partitions)))
 
-    def check(self, name: str, asked: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
-        try:
-            self.repeated.check(name, name)
-            self.server.authorize(self.call, AclOperation.ALTER, Resource(ResourceType.TOPIC, name))
-            topic = self.server.topics.require(name)
-            self.server.topics.check_growth(topic, asked.count)
-            replicas = _assigned(self.server, asked, len(topic.partitions))
-        except KafkaError as error:
-            return _refused(name, error)
-        self.counts[topic] = asked.count
-        self.replicas[topic] = replicas
-        return CreatePartitionsTopicResult(name=name, error_code=ErrorCode.NONE)
+    def check_again(self, plan: _Growth) -> None:
+        if self.server.topics.require(plan.topic.name) is not plan.topic:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted and created anew meanwhile")
+        added = self.server.topics.check_growth(plan.topic, plan.partitions)
+        if plan.replicas and len(plan.replicas) != added:
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the topic has grown meanwhile")
 
-    def grow(self) -> Iterator[None]:
-        topics = self.server.topics
-        try:
-            if self.request.validate_only:
-                topics.check_new(topics.check_growth(topic, count) for topic, count in self.counts.items())
-            else:
-                yield from topics.grow(self.counts, self.replicas)
-        except KafkaError as error:
-            self.answers |= {topic.name: _refused(topic.name, error) for topic in self.counts}
+    def change(self) -> Iterator[None]:
+        topics, plans = self.server.topics, self.plans.values()
+        if self.is_only_asked:
+            topics.check_new(topics.check_growth(topic, count) for topic, count, _ in plans)
+        else:
+            yield from topics.grow(
+                {topic: count for topic, count, _ in plans}, {topic: replicas for topic, _, replicas in plans}
+            )
+
+    def done(self, plan: _Growth) -> CreatePartitionsTopicResult:
+        return CreatePartitionsTopicResult(name=plan.topic.name, error_code=ErrorCode.NONE)
+
+    def refused(self, name: str, error: KafkaError) -> CreatePartitionsTopicResult:
+        return CreatePartitionsTopicResult(name=name, error_code=error.code, error_message=str(error))
 
     def response(self) -> CreatePartitionsResponse:
         return CreatePartitionsResponse(results=list(self.answers.values()))
-
-
-def _refused(name: str, error: KafkaError) -> CreatePartitionsTopicResult:
-    return CreatePartitionsTopicResult(name=name, error_code=error.code, error_message=str(error))
 
 
 def _assigned(server: Server, asked: CreatePartitionsTopic, had: int) -> tuple[tuple[int, ...], ...]:

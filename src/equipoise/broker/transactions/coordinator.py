@@ -8,13 +8,11 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Protocol
 
-from equipoise.broker.cluster.placement import NOBODY
 from equipoise.broker.config import BrokerConfig
-from equipoise.broker.topics.config import stored
+from equipoise.broker.shard_life import ShardedCoordinator
 from equipoise.broker.transactions.markers import MarkerWriter
 from equipoise.broker.transactions.shards import TransactionShardRunner
 from equipoise.broker.transactions.sweep import sweep
-from equipoise.coordinator.placement import partition_for
 from equipoise.coordinator.step import Caller
 from equipoise.coordinator.transactions.config import TransactionConfig
 from equipoise.coordinator.transactions.events import (
@@ -32,6 +30,7 @@ from equipoise.wire.text import printable
 if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
+    from equipoise.broker.topics.topics import Partition
 
 log = logging.getLogger(__name__)
 
@@ -48,28 +47,39 @@ class Token(Protocol):
         """The coordinator's word."""
 
 
-class TransactionCoordinator:
-    """All shards of this broker. Nothing is opened before the first transactional id is asked for."""
+class TransactionCoordinator(ShardedCoordinator[TransactionShardRunner, TransactionShard]):
+    """The shards of transactional ids, on `__transaction_state`, and what they share."""
+
+    topic_name = TRANSACTION_TOPIC
 
     def __init__(self, server: Server) -> None:
-        self._server = server
+        super().__init__(server)
         self.config = _transaction_config(server.config)
         self.markers = MarkerWriter(server)
         self.begun = 0  # transactions since the start of the broker
         self.ended = dict.fromkeys(EndReason, 0)
         self.fenced = 0  # requests of past producers
-        self._shards: list[TransactionShardRunner] = []
         self._loading: set[asyncio.Task[None]] = set()
         self._is_swept = True
 
     def open(self) -> None:
         """Loads the ids there are. Until all are loaded clients are asked to wait."""
-        topic = self._server.topics.get(TRANSACTION_TOPIC)
-        if topic is not None and not self._shards:
-            self._shards = [TransactionShardRunner(self._server, self, one) for one in topic.partitions]
+        shards = self._open_topic()
+        if self._shards:
             self._is_swept = False
-            self._begin(self._load([one for one in self._shards if one.node_id != NOBODY], is_start=True))
-        self._server.cluster.coordinators[TRANSACTION_TOPIC] = self._moved
+            self._begin(self._load(shards, is_start=True))
+
+    def _runner(self, partition: Partition) -> TransactionShardRunner:
+        return TransactionShardRunner(self._server, self, partition)
+
+    def _layout(self) -> tuple[int, dict[str, str]]:
+        """Kafka: TransactionStateManager.transactionTopicConfigs."""
+        config = self._server.config
+        size = str(config.transaction_state_log_segment_bytes)
+        return config.transaction_state_log_num_partitions, {"compression.type": "uncompressed", "segment.bytes": size}
+
+    def _load_again(self, shard: TransactionShardRunner) -> None:
+        self._begin(self._load([shard]))
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -92,50 +102,6 @@ class TransactionCoordinator:
         a batch that comes again would be taken for stored. Rule T.75."""
         if not self._is_swept:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "transactions are being loaded; send this again")
-
-    def _moved(self, index: int) -> None:
-        """Another broker coordinates the ids of this shard: it has what is in the log, and nothing else. Kafka:
-        TransactionCoordinator.onElection, TransactionCoordinator.onResignation."""
-        if index < len(self._shards):
-            old = self._shards[index]
-            shard = self._shards[index] = TransactionShardRunner(self._server, self, old.partition)
-            old.retire()
-            if shard.node_id == NOBODY:
-                shard.retire()
-            else:
-                self._begin(self._load([shard]))
-
-    @property
-    def shards(self) -> list[TransactionShardRunner]:
-        """All shards. The first caller creates `__transaction_state`."""
-        if not self._shards:
-            self._create()
-        return self._shards
-
-    @property
-    def opened(self) -> list[TransactionShard]:
-        """What there is, without opening anything."""
-        return [shard.core for shard in self._shards]
-
-    def _create(self) -> None:
-        """Kafka: TransactionStateManager.transactionTopicConfigs."""
-        config = self._server.config
-        size = str(config.transaction_state_log_segment_bytes)
-        configs = stored({"cleanup.policy": "compact", "compression.type": "uncompressed", "segment.bytes": size})
-        count = config.transaction_state_log_num_partitions
-        topic = self._server.topics.create_internal(TRANSACTION_TOPIC, count, configs)
-        self._shards = [TransactionShardRunner(self._server, self, one) for one in topic.partitions]
-        for shard in self._shards:
-            shard.activate()
-
-    def shard_of(self, transactional_id: str) -> TransactionShardRunner:
-        """Rule T.1. Kafka: TransactionStateManager.partitionFor."""
-        shards = self.shards
-        return shards[partition_for(transactional_id, len(shards))]
-
-    def node_of(self, transactional_id: str) -> int:
-        """The broker that coordinates the id; NOBODY: none does."""
-        return self.shard_of(transactional_id).node_id
 
     def is_elsewhere(self, call: Call, transactional_id: str) -> bool:
         """Whether another broker than the one that was asked coordinates the id."""

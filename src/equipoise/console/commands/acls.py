@@ -94,6 +94,10 @@ def _resource_options(function: Decorated) -> Decorated:
     return _names(on_cluster(pattern(function)))
 
 
+def _change_options(function: Decorated) -> Decorated:
+    return _resource_options(_entry_options(json_option("a table")(function)))
+
+
 @click.group()
 def acls() -> None:
     """List, add and remove access rules, on any Kafka cluster."""
@@ -113,31 +117,29 @@ def acls_list(cluster: ClusterOptions, pattern: str | None, principal: str | Non
 
 
 @acls.command("add")
-@_resource_options
-@_entry_options
-@json_option("a table")
+@_change_options
 @timed_cluster_options
-def acls_add(cluster: ClusterOptions, pattern: str | None, as_json: bool, **given: Any) -> None:
+def acls_add(cluster: ClusterOptions, **given: Any) -> None:
     """Access rules: who may, or may not, do what to which resources."""
-    resources = Resources(**{name: given.pop(name) for name in Resources._fields})
-    wanted = _acls(resources, Entries(**given), pattern or "literal")
+    wanted = _acls(*_named(given))
     with cluster.admin() as admin:
         admin.create_acls(wanted)
-    _print(wanted, as_json, "")
+    _print(wanted, given["as_json"], "")
 
 
 @acls.command("remove")
-@_resource_options
-@_entry_options
-@json_option("a table")
+@_change_options
 @timed_cluster_options
-def acls_remove(cluster: ClusterOptions, pattern: str | None, as_json: bool, **given: Any) -> None:
+def acls_remove(cluster: ClusterOptions, **given: Any) -> None:
     """The access rules of some resources, all or those of some principals."""
-    resources = Resources(**{name: given.pop(name) for name in Resources._fields})
-    filters = _removals(resources, Entries(**given), pattern or "literal")
     with cluster.admin() as admin:
-        removed = admin.delete_acls(filters)
-    _print(removed, as_json, "no access rules match: none was removed")
+        removed = admin.delete_acls(_removals(*_named(given)))
+    _print(removed, given["as_json"], "no access rules match: none was removed")
+
+
+def _named(given: dict[str, Any]) -> tuple[Resources, Entries, str]:
+    resources = Resources(*(given[name] for name in Resources._fields))
+    return resources, Entries(*(given[name] for name in Entries._fields)), given["pattern"] or "literal"
 
 
 def _filters(resources: Resources, pattern: str, principal: str | None) -> list[AclFilter]:

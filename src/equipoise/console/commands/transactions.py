@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from equipoise.console.options import ClusterOptions, json_option, timed_cluster_options
-from equipoise.console.tables import print_table
+from equipoise.console.tables import Row, print_table
 from equipoise.wire.text import printable
 
 if TYPE_CHECKING:
@@ -29,11 +30,9 @@ def transactions_list(states: tuple[str, ...], as_json: bool, cluster: ClusterOp
         if as_json:
             _print_json(admin, transactions=[one._asdict() for one in found])
             return
-    if not found:
-        print(f"no transactions on {printable(cluster.bootstrap_servers)}")
-        return
     rows = [(one.transactional_id, one.transaction_state, one.producer_id, one.coordinator_id) for one in found]
-    print_table(("transactional id", "state", "producer id", "coordinator"), rows)
+    heads = ("transactional id", "state", "producer id", "coordinator")
+    _print_rows(heads, rows, f"no transactions on {printable(cluster.bootstrap_servers)}")
 
 
 @click.command("describe")
@@ -80,11 +79,9 @@ def transactions_producers(topic: str, partition: int, as_json: bool, cluster: C
         if as_json:
             _print_json(admin, producers=[one._asdict() for one in found])
             return
-    if not found:
-        print(f"no producers in {printable(topic)}-{partition}")
-        return
     rows = [(*one[:3], one.current_txn_start_offset, _since(one.last_timestamp)) for one in found]
-    print_table(("producer id", "epoch", "last sequence", "open from offset", "last wrote"), rows)
+    heads = ("producer id", "epoch", "last sequence", "open from offset", "last wrote")
+    _print_rows(heads, rows, f"no producers in {printable(topic)}-{partition}")
 
 
 @click.command("open")
@@ -98,9 +95,6 @@ def transactions_open(topics: tuple[str, ...], as_json: bool, cluster: ClusterOp
         if as_json:
             _print_json(admin, open=[_open_row(one) for one in found])
             return
-    if not found:
-        print("no transaction is open: readers of committed records read to the end")
-        return
     rows = [
         (
             str(one.partition),
@@ -112,7 +106,8 @@ def transactions_open(topics: tuple[str, ...], as_json: bool, cluster: ClusterOp
         )
         for one in found
     ]
-    print_table(("partition", "from offset", "transactional id", "producer id", "open for", "time-out"), rows)
+    heads = ("partition", "from offset", "transactional id", "producer id", "open for", "time-out")
+    _print_rows(heads, rows, "no transaction is open: readers of committed records read to the end")
 
 
 @click.command("find-hanging")
@@ -181,6 +176,13 @@ def _open_row(one: OpenTransaction) -> dict[str, Any]:
 
 def _since(at_ms: int) -> str:
     return "-" if at_ms < 0 else f"{max(0.0, time.time() - at_ms / 1000):.0f} s"
+
+
+def _print_rows(heads: Sequence[str], rows: Sequence[Row], if_none: str) -> None:
+    if rows:
+        print_table(heads, rows)
+    else:
+        print(if_none)
 
 
 def _print_json(admin: Any, **rows: Any) -> None:

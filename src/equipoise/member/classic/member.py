@@ -19,7 +19,6 @@ from equipoise.member.partitions import NOTHING, Owned
 from equipoise.member.step import Callback, CallbackKind, Step
 from equipoise.member.subscription import SubscriptionPattern, TopicPattern, TopicSubscription
 from equipoise.member.verdicts import ErrorTable, Verdict
-from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from equipoise.wire.apis.k11_join_group import JoinGroupRequest, JoinGroupResponse
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -181,27 +180,21 @@ class Member(BaseMember[MemberState]):
             self.joining.want("the topics or partitions of the group have changed")
         return self._go_on(now)
 
-    def answered(self, request: Message, response: Message, now: int) -> Step:
-        """The answer to a request of a Step. An answer to a request that was given up meanwhile changes nothing."""
+    def _heard(self, request: Message, response: Message, now: int) -> None:
         try:
             self._take(request, response, now)
         except ProtocolError as error:  # in what members send each other, which the coordinator does not look into
             self.stumble("what came from the group cannot be read", error)
             self.joining.want("what came from the group could not be read")
-        return self._go_on(now)
 
     def _take(self, request: Message, response: Message, now: int) -> None:
         match request, response:
-            case FindCoordinatorRequest(), FindCoordinatorResponse():
-                self._found(request, response, now)
             case JoinGroupRequest(), JoinGroupResponse():
                 join.joined(self, request, response, now)
             case SyncGroupRequest(), SyncGroupResponse():
                 join.synced(self, request, response, now)
             case HeartbeatRequest(), HeartbeatResponse():
                 self._beaten(request, response, now)
-            case OffsetCommitRequest(), OffsetCommitResponse():
-                self.commits.answered(request, response, now)
             case LeaveGroupRequest(), _ if request is self._leaving:
                 self._leaving = None
 

@@ -21,7 +21,6 @@ from equipoise.member.partitions import NOTHING, Owned
 from equipoise.member.step import NEVER, Callback, CallbackKind, Step
 from equipoise.member.subscription import TopicPattern, TopicSubscription
 from equipoise.member.verdicts import Verdict
-from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from equipoise.wire.apis.k68_consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -185,16 +184,10 @@ class ConsumerMember(BaseMember[MemberState]):
         self.subscription.learn(metadata, covered)
         return self._go_on(now)
 
-    def answered(self, request: Message, response: Message, now: int) -> Step:
-        """The answer to a request of a Step. An answer to a request that was given up meanwhile changes nothing."""
+    def _heard(self, request: Message, response: Message, now: int) -> None:
         match request, response:
-            case FindCoordinatorRequest(), FindCoordinatorResponse():
-                self._found(request, response, now)
             case ConsumerGroupHeartbeatRequest(), ConsumerGroupHeartbeatResponse():
                 self._beaten(request, response, now)
-            case OffsetCommitRequest(), OffsetCommitResponse():
-                self.commits.answered(request, response, now)
-        return self._go_on(now)
 
     def failed(self, request: Message, now: int) -> Step:
         """No answer: the connection has broken, or the time is up. Rule B3.7."""

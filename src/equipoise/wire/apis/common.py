@@ -30,6 +30,12 @@ class OfPartition(Struct, shared=True):
     partition_index: int = field("int32")
 
 
+class ErrorOfPartition(OfPartition, shared=True):
+    """The same in an answer, with its error."""
+
+    error_code: int = field("int16")
+
+
 class OfTransaction(Struct, shared=True):
     """Who asks on behalf of a transaction: the id of its producer, and what InitProducerId has given it."""
 

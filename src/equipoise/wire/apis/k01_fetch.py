@@ -19,7 +19,7 @@ v18 high_watermark in requests (KIP-1166)
 
 from __future__ import annotations
 
-from equipoise.wire.apis.common import OfPartition, Throttled
+from equipoise.wire.apis.common import ErrorOfPartition, Throttled
 from equipoise.wire.apis.k00_produce import LeaderIdAndEpoch, NodeEndpoint
 from equipoise.wire.schema import ZERO_UUID, Message, Records, Struct, field
 
@@ -85,8 +85,7 @@ class AbortedTransaction(Struct):
     first_offset: int = field("int64")
 
 
-class PartitionData(OfPartition):
-    error_code: int = field("int16")
+class PartitionData(ErrorOfPartition):
     high_watermark: int = field("int64")
     last_stable_offset: int = field("int64", default=-1)
     log_start_offset: int = field("int64", "5+", default=-1)

@@ -15,7 +15,7 @@ v11 -6, earliest pending upload (KIP-1023)
 
 from __future__ import annotations
 
-from equipoise.wire.apis.common import Named, OfPartition
+from equipoise.wire.apis.common import ErrorOfPartition, Named, OfPartition
 from equipoise.wire.schema import Message, field
 
 
@@ -35,8 +35,7 @@ class ListOffsetsRequest(Message, api_key=2, versions="1-11", flexible="6+"):
     timeout_ms: int = field("int32", "10+", default=0)
 
 
-class ListOffsetsPartitionResponse(OfPartition):
-    error_code: int = field("int16")
+class ListOffsetsPartitionResponse(ErrorOfPartition):
     timestamp: int = field("int64", default=-1)
     offset: int = field("int64", default=-1)
     leader_epoch: int = field("int32", "4+", default=-1)

@@ -13,7 +13,7 @@ v10 topic ids in place of names; UNKNOWN_TOPIC_ID may be answered
 
 from __future__ import annotations
 
-from equipoise.wire.apis.common import OfPartition
+from equipoise.wire.apis.common import ErrorOfPartition, OfPartition
 from equipoise.wire.schema import ZERO_UUID, Message, Struct, field
 
 
@@ -43,8 +43,8 @@ class OffsetCommitRequest(Message, api_key=8, versions="2-10", flexible="8+"):
     topics: list[OffsetCommitRequestTopic] = field([OffsetCommitRequestTopic])
 
 
-class OffsetCommitResponsePartition(OfPartition):
-    error_code: int = field("int16")
+class OffsetCommitResponsePartition(ErrorOfPartition):
+    """Of one partition of the request."""
 
 
 class OffsetCommitResponseTopic(OffsetCommitTopicKey):

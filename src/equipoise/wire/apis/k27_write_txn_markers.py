@@ -6,7 +6,7 @@ v2  transaction_version (KIP-890)
 
 from __future__ import annotations
 
-from equipoise.wire.apis.common import Named, OfPartition
+from equipoise.wire.apis.common import ErrorOfPartition, Named
 from equipoise.wire.schema import Message, Struct, field
 
 
@@ -27,8 +27,8 @@ class WriteTxnMarkersRequest(Message, api_key=27, versions="1-2", flexible="1+")
     markers: list[WritableTxnMarker] = field([WritableTxnMarker])
 
 
-class WritableTxnMarkerPartitionResult(OfPartition):
-    error_code: int = field("int16")
+class WritableTxnMarkerPartitionResult(ErrorOfPartition):
+    """Of one partition of the request."""
 
 
 class WritableTxnMarkerTopicResult(Named):

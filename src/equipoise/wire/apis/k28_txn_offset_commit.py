@@ -9,7 +9,7 @@ v5  the group's partition joins the transaction without AddOffsetsToTxn (KIP-890
 
 from __future__ import annotations
 
-from equipoise.wire.apis.common import Named, OfPartition, Throttled
+from equipoise.wire.apis.common import ErrorOfPartition, Named, OfPartition, Throttled
 from equipoise.wire.schema import Message, field
 
 
@@ -34,8 +34,8 @@ class TxnOffsetCommitRequest(Message, api_key=28, versions="0-5", flexible="3+")
     topics: list[TxnOffsetCommitRequestTopic] = field([TxnOffsetCommitRequestTopic])
 
 
-class TxnOffsetCommitResponsePartition(OfPartition):
-    error_code: int = field("int16")
+class TxnOffsetCommitResponsePartition(ErrorOfPartition):
+    """Of one partition of the request."""
 
 
 class TxnOffsetCommitResponseTopic(Named):

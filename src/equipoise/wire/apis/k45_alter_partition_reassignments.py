@@ -5,7 +5,7 @@ v1  allow_replication_factor_change (KIP-860)
 
 from __future__ import annotations
 
-from equipoise.wire.apis.common import Named, OfPartition, Throttled
+from equipoise.wire.apis.common import ErrorOfPartition, Named, OfPartition, Throttled
 from equipoise.wire.schema import Message, field
 
 
@@ -25,8 +25,7 @@ class AlterPartitionReassignmentsRequest(Message, api_key=45, versions="0-1", fl
     topics: list[ReassignableTopic] = field([ReassignableTopic])
 
 
-class ReassignablePartitionResponse(OfPartition):
-    error_code: int = field("int16")
+class ReassignablePartitionResponse(ErrorOfPartition):
     error_message: str | None = field("string", nullable=True, default=None)
 
 

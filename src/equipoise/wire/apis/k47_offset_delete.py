@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from equipoise.wire.apis.common import Named, OfPartition
+from equipoise.wire.apis.common import ErrorOfPartition, Named, OfPartition
 from equipoise.wire.schema import Message, field
 
 
@@ -19,8 +19,8 @@ class OffsetDeleteRequest(Message, api_key=47, versions="0"):
     topics: list[OffsetDeleteRequestTopic] = field([OffsetDeleteRequestTopic])
 
 
-class OffsetDeleteResponsePartition(OfPartition):
-    error_code: int = field("int16")
+class OffsetDeleteResponsePartition(ErrorOfPartition):
+    """Of one partition of the request."""
 
 
 class OffsetDeleteResponseTopic(Named):

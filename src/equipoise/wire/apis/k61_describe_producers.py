@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from equipoise.wire.apis.common import Named, OfPartition, Throttled
+from equipoise.wire.apis.common import ErrorOfPartition, Named, Throttled
 from equipoise.wire.schema import Message, Struct, field
 
 
@@ -23,8 +23,7 @@ class ProducerState(Struct):
     current_txn_start_offset: int = field("int64", default=-1)
 
 
-class DescribeProducersPartitionResponse(OfPartition):
-    error_code: int = field("int16")
+class DescribeProducersPartitionResponse(ErrorOfPartition):
     error_message: str | None = field("string", nullable=True, default=None)
     active_producers: list[ProducerState] = field([ProducerState])
 

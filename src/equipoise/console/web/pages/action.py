@@ -8,7 +8,7 @@ from typing import NamedTuple
 import htpy as h
 
 from equipoise.console import words
-from equipoise.console.web.pages.layout import Node, head, name, number, table
+from equipoise.console.web.pages.layout import Node, first_rows, head, name, number
 from equipoise.console.web.plans import DELETE, DELETE_OFFSETS, REMOVE, RESET, Outcome, Plan
 from equipoise.console.web.timeline import group_address
 from equipoise.views.model import GroupView
@@ -128,9 +128,8 @@ def _agree(action: str, plan: Plan, form: Form, wrong_name: str | None) -> Node:
 
 def _changes(plan: Plan) -> Node:
     heads = [head(one, is_number=one != "topic") for one in plan.heads]
-    rows = [h.tr[[_cell(one) for one in row]] for row in plan.rows[:_LISTED]]
-    more = len(plan.rows) - _LISTED
-    return [table("What would change", heads, rows), more > 0 and h.p(".quiet")[f"and {more:,} more"]]
+    rows = (h.tr[[_cell(one) for one in row]] for row in plan.rows)
+    return first_rows("What would change", heads, rows, len(plan.rows), listed=_LISTED)
 
 
 def _cell(value: str | int | None) -> Node:

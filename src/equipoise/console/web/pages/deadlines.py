@@ -7,7 +7,7 @@ import htpy as h
 from equipoise.console import words
 from equipoise.console.tables import counted
 from equipoise.console.web.owners import Owners
-from equipoise.console.web.pages.layout import Node
+from equipoise.console.web.pages.layout import Node, and_more
 from equipoise.views.model import GroupView, MemberView, Ms
 
 _LISTED = 7
@@ -29,11 +29,10 @@ def card(view: GroupView, owners: Owners) -> Node:
 
 
 def _card(title: str, rows: list[Node]) -> Node:
-    more = len(rows) - _LISTED
     return h.div(".card")[
         h.h2[title],
         h.table(".bars")[h.tbody[rows[:_LISTED]]],
-        more > 0 and h.p(".quiet")[f"and {more:,} more"],
+        and_more(len(rows) - _LISTED),
     ]
 
 

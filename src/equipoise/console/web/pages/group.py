@@ -16,7 +16,7 @@ from equipoise.console.web.owners import Owners
 from equipoise.console.web.pages import deadlines
 from equipoise.console.web.pages.action import links as action_links
 from equipoise.console.web.pages.groups import health_badge, protocol, state_badge
-from equipoise.console.web.pages.layout import Node, head, name, number, table
+from equipoise.console.web.pages.layout import Node, first_rows, head, name, number, table
 from equipoise.console.web.pages.more import EVENTS, events, setting_of, settings, tabs
 from equipoise.console.web.pages.rebalance import helps, panel, title_of
 from equipoise.console.web.timeline import KINDS, address, clock, group_address, kind_of, running
@@ -230,12 +230,8 @@ def _members(view: GroupView, owners: Owners) -> Node:
         head("last heard", is_number=True, is_optional=True),
         head("session left", is_optional=True),
     ]
-    rows = [_member(one, owners, view.as_of) for one in view.members[:LISTED]]
-    more = len(view.members) - LISTED
-    return [
-        table(f"Members, {len(view.members):,}", heads, rows),
-        more > 0 and h.p(".quiet")[f"and {more:,} more"],
-    ]
+    rows = (_member(one, owners, view.as_of) for one in view.members)
+    return first_rows(f"Members, {len(view.members):,}", heads, rows, len(view.members), listed=LISTED)
 
 
 def _member(one: MemberView, owners: Owners, now: Ms) -> Node:
@@ -305,11 +301,8 @@ def offsets(found: tuple[PartitionLag, ...], owners: Owners) -> Node:
         head("owner"),
     ]
     ordered = sorted(found, key=lambda one: (not one.is_subscribed, -(one.lag or 0), one.topic, one.partition))
-    more = len(ordered) - LISTED
-    return [
-        table("Offsets and lag, the largest first", heads, [_offset(one, owners) for one in ordered[:LISTED]]),
-        more > 0 and h.p(".quiet")[f"and {more:,} more"],
-    ]
+    rows = (_offset(one, owners) for one in ordered)
+    return first_rows("Offsets and lag, the largest first", heads, rows, len(ordered), listed=LISTED)
 
 
 def _offset(one: PartitionLag, owners: Owners) -> Node:

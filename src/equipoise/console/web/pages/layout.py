@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, NamedTuple
 
 import htpy as h
@@ -120,6 +122,16 @@ def _keys() -> Node:
         h.table[[h.tr[h.td[h.kbd[key]], h.td[text]] for key, text in _KEYS]],
         h.p[h.button(type="button")["close"]],
     ]
+
+
+def first_rows(caption: str, heads: list[Node], rows: Iterable[Node], count: int, *, listed: int) -> Node:
+    """A table of the first `listed` of `count` rows, which says how many there are beside them. Others are not made."""
+    return [table(caption, heads, list(islice(rows, listed))), and_more(count - listed)]
+
+
+def and_more(count: int) -> Node:
+    """A line under a list that was cut."""
+    return count > 0 and h.p(".quiet")[f"and {count:,} more"]
 
 
 def table(caption: str, heads: list[Node], rows: list[Node], **attributes: Any) -> Node:

@@ -11,7 +11,7 @@ import htpy as h
 
 from equipoise.console import words
 from equipoise.console.web.owners import Owners
-from equipoise.console.web.pages.layout import Node, head, name, number, table
+from equipoise.console.web.pages.layout import Node, first_rows, head, name, number, table
 from equipoise.console.web.timeline import group_address
 from equipoise.views.model import ClusterView, GroupView, PartitionLag, Problem, ReplicatedPartition, TopicView
 from equipoise.views.plain import iso
@@ -49,11 +49,8 @@ def rows(cluster: ClusterView, topics: Sequence[TopicView]) -> Node:
         head("groups with lag"),
     ]
     ordered = sorted(made, key=lambda one: (one.is_internal, one.name))
-    more = len(ordered) - _LISTED
-    return [
-        table(f"Topics, {len(ordered):,}", heads, [_row(one, lags.get(one.name, {})) for one in ordered[:_LISTED]]),
-        more > 0 and h.p(".quiet")[f"and {more:,} more"],
-    ]
+    rows = (_row(one, lags.get(one.name, {})) for one in ordered)
+    return first_rows(f"Topics, {len(ordered):,}", heads, rows, len(ordered), listed=_LISTED)
 
 
 def _only_read(topic: str) -> TopicView:
@@ -231,13 +228,8 @@ def _partitions(found: TopicView | None, wanted: str, groups: Sequence[GroupView
         head("size", is_number=True, is_optional=True),
         [h.th(scope="col")[_links([one.group])] for one in reading],
     ]
-    more = len(numbers) - _LISTED
-    return [
-        table(
-            "Partitions, and who owns them", heads, [_row_of(one, known.get(one), reading) for one in numbers[:_LISTED]]
-        ),
-        more > 0 and h.p(".quiet")[f"and {more:,} more"],
-    ]
+    rows = (_row_of(one, known.get(one), reading) for one in numbers)
+    return first_rows("Partitions, and who owns them", heads, rows, len(numbers), listed=_LISTED)
 
 
 def _read(group: GroupView, wanted: str) -> _Read:
