@@ -75,7 +75,9 @@ def test_a_stream_ends_when_the_console_does() -> None:
         broadcast = Broadcast()
         stream = broadcast.follow(0)
         await texts(stream, 1)
+        late = broadcast.follow(0)  # was asked for before the end, and begins after it
         broadcast.close()
         assert [piece async for piece in stream] == []
+        assert [piece async for piece in late] == []
 
     run(scenario())

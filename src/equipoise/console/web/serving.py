@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -106,6 +107,7 @@ async def serving(app: App, listen: Listen) -> AsyncIterator[int]:
             await asyncio.sleep(0.01)
         yield int(bound.getsockname()[1])
     finally:
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # a page that does not read is cut off, unsaid
         server.should_exit = True
         with suppress(asyncio.CancelledError):
             await task

@@ -64,6 +64,7 @@ class Broadcast:
         self.seq = 0
         self._ring: deque[Event] = deque(maxlen=RING)
         self._viewers: set[Viewer] = set()
+        self._is_closed = False
 
     @property
     def viewers(self) -> int:
@@ -85,7 +86,8 @@ class Broadcast:
         self._ring.clear()
 
     def close(self) -> None:
-        """Ends every stream."""
+        """Ends every stream, also those that begin from now on: a page comes back while the server is ending."""
+        self._is_closed = True
         for viewer in self._viewers:
             viewer.end()
 
@@ -99,6 +101,8 @@ class Broadcast:
 
     async def follow(self, after: int) -> AsyncIterator[bytes]:
         """The encoded stream, from a number on. It starts at once, so that a browser knows that it is connected."""
+        if self._is_closed:
+            return
         viewer = Viewer()
         missed = self.missed(after)
         first = [Event(self.seq, "reset", {})] if missed is None else missed
