@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
 
 # Workers of pytest-xdist start servers side by side: each draws ports that no other draws. Before anything of ours is
@@ -69,9 +70,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A worker takes a file, or all files of one of two Spark sessions: a session costs more than most of its tests."""
     items.sort(key=lambda item: _rank(item.path))
+    with_spark = dict.fromkeys(item.path for item in items if "spark" in getattr(item, "fixturenames", ()))
+    sessions = {path: f"spark-{number % 2}" for number, path in enumerate(with_spark)}
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(sessions.get(item.path, str(item.path))))
 
 
+@cache
 def _rank(path: Path) -> int:
     inside = path.relative_to(Path(__file__).parent)
     named = [one for one in (str(inside), inside.parts[0]) if one in _LONGEST_FIRST]
