@@ -197,7 +197,8 @@ def view(story: Story, now: Ms = END, *, lag: int = 3_912) -> GroupView:
 def few(story: Story) -> GroupView:
     """The same with a few of each: every kind of row is there, and none a hundred times."""
     whole = view(story)
-    kinds = {(one.cause.trigger, one.cause.said, one.protocol): one for one in whole.rebalances if one.cause}
+    causes = ((one, one.cause) for one in whole.rebalances if isinstance(one.cause, Cause))
+    kinds = {(cause.trigger, cause.said, one.protocol): one for one, cause in causes}
     some = {one.key for one in (*kinds.values(), *whole.rebalances[-3:])}
     return replace(
         whole,
