@@ -36,10 +36,12 @@ test: $(STAMP)
 check: $(STAMP)
 	EQUIPOISE_QUICK=1 $(BIN)/python -m pytest -m "not soak and not kafka" -n 2 --dist loadfile $(PURE)
 
-# The same questions put to Apache Kafka and to us.
+# The same questions put to Apache Kafka and to us. Only files that have such tests are read: the others cost each
+# worker ten seconds.
 prove: kafka
 	@tools/foreign-clients
-	$(BIN)/python -m pytest -rs -m "kafka and not soak" -n $(PROVERS) $(BESIDE)
+	$(BIN)/python -m pytest -rs -m "kafka and not soak" -n $(PROVERS) $(BESIDE) \
+	  $$(grep -rl --include='test_*.py' 'mark\.kafka' tests)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -69,6 +69,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite-transcripts", action="store_true", help="renew the expectations in the scripts")
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook, and would find none
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A worker takes a file, or all files of one of two Spark sessions: a session costs more than most of its tests."""
     items.sort(key=lambda item: _rank(item.path))
