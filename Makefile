@@ -10,6 +10,8 @@ BESIDE := --dist loadgroup --no-loadscope-reorder
 PURE := tests/assignors tests/consumer_groups tests/member tests/property tests/regex tests/security tests/simulate \
   tests/spec tests/transcripts tests/wire tests/zookeeper/protocol tests/test_documents.py tests/test_rules.py \
   tests/test_style.py
+# Beside them, what draws examples or seeds: `make soak` has all of them.
+HUNTS := tests/log tests/incremental tests/consumer_guests tests/broker/test_frames_fuzz.py
 .DEFAULT_GOAL := run
 # Compiled files are kept: otherwise each worker and each child of a test compiles tests and product anew.
 export PYTHONDONTWRITEBYTECODE :=
@@ -70,7 +72,7 @@ bench: $(STAMP)
 soak: $(STAMP)
 	@tools/foreign-clients
 	$(BIN)/python -m pytest -m soak
-	EQUIPOISE_NEW_EXAMPLES=1 $(BIN)/python -m pytest -m "not soak and not kafka" -n 2 --dist loadfile $(PURE) tests/log
+	EQUIPOISE_NEW_EXAMPLES=1 $(BIN)/python -m pytest -m "not soak and not kafka" -n 2 --dist loadfile $(PURE) $(HUNTS)
 
 # Where Spark and ZooKeeper will find Java: the machine's own, or one brought from a wheel.
 java: $(STAMP)
