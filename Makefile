@@ -6,7 +6,7 @@ STAMP := .venv/.ready
 # start Apache Kafka and Spark each.
 WORKERS ?= 4
 PROVERS ?= 2
-BESIDE := --dist loadgroup --no-loadscope-reorder
+BESIDE := --dist loadfile --no-loadscope-reorder
 PURE := tests/assignors tests/consumer_groups tests/member tests/property tests/regex tests/security tests/simulate \
   tests/spec tests/transcripts tests/wire tests/zookeeper/protocol tests/test_documents.py tests/test_rules.py \
   tests/test_style.py
