@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from equipoise.wire.apis.k08_offset_commit import (
@@ -90,7 +91,7 @@ class ConsumerDrawing:
     # -- members that come
 
     def _joins(self, group: str, version: int) -> Iterator[Attack]:
-        for what, names in self._name_lists():
+        for what, names in self._name_lists:
             yield self._attack(version, f"{group} join, {what}", self._join(group, names))
         yield self._attack(version, f"{group} join, long ids", self._long_join(group))
         if version >= 1:
@@ -98,7 +99,7 @@ class ConsumerDrawing:
                 request = self._join(group, [])
                 request.subscribed_topic_regex = regex
                 yield self._attack(version, f"{group} join, regex {regex[:20]}", request)
-        for what, metadata in self._subscriptions():
+        for what, metadata in self._subscriptions:
             yield self._guest(group, what, [("range", metadata)])
         yield self._guest(group, "protocols", [(short_name(number), b"") for number in range(8_000)])
 
@@ -136,7 +137,7 @@ class ConsumerDrawing:
 
     def _heartbeats(self, member: Known, version: int) -> Iterator[Attack]:
         who = f"{member.group_id} {member.member_id}"
-        for what, names in self._name_lists():
+        for what, names in self._name_lists:
             yield self._attack(version, f"{who}, {what}", self._beat(member, subscribed_topic_names=list(names)))
         for what, rows in self._owned_lists():
             yield self._attack(version, f"{who}, {what}", self._beat(member, topic_partitions=rows))
@@ -164,7 +165,15 @@ class ConsumerDrawing:
 
     # -- what is long
 
-    def _name_lists(self) -> Iterator[tuple[str, list[str]]]:
+    @cached_property
+    def _name_lists(self) -> list[tuple[str, list[str]]]:
+        return list(self._lists_of_names())
+
+    @cached_property
+    def _subscriptions(self) -> list[tuple[str, bytes]]:
+        return list(self._encoded_subscriptions())
+
+    def _lists_of_names(self) -> Iterator[tuple[str, list[str]]]:
         topics = self._world.topics
         yield "names that are there", list(topics)
         yield "names that are not", _filled(short_name(number) for number in range(_ELEMENTS))
@@ -183,8 +192,8 @@ class ConsumerDrawing:
         rows = [HeartbeatTopicPartitions(topic_id=ids[number % len(ids)], partitions=[]) for number in range(count)]
         yield "owned topics", rows
 
-    def _subscriptions(self) -> Iterator[tuple[str, bytes]]:
-        for what, names in self._name_lists():
+    def _encoded_subscriptions(self) -> Iterator[tuple[str, bytes]]:
+        for what, names in self._name_lists:
             if max(map(len, names)) < _LONGEST:
                 yield what, encode_subscription(Subscription(topics=names[: len(names) // 2]))
         owned = {name: list(range(100)) for name in self._world.topics}
