@@ -65,7 +65,7 @@ def watched(kept: Watched) -> Watched:
     page.evaluate("() => { if (location.protocol === 'http:') localStorage.clear(); }")
     page.goto("about:blank")
     page.context.clear_cookies()
-    page.emulate_media(media="null", color_scheme="null", forced_colors="null", contrast="null")
+    page.emulate_media(media="null", color_scheme="null", forced_colors="null", contrast="null", reduced_motion="null")
     page.mouse.move(0, 0)
     kept.complaints.clear()
     return kept
