@@ -7,10 +7,12 @@ CLASSES := .venv/spark-classes.jsa
 # start Apache Kafka and Spark each.
 WORKERS ?= 4
 PROVERS ?= 2
-BESIDE := --dist loadgroup --no-loadscope-reorder
+BESIDE := --dist loadfile --no-loadscope-reorder
 PURE := tests/assignors tests/consumer_groups tests/member tests/property tests/regex tests/security tests/simulate \
   tests/spec tests/transcripts tests/wire tests/zookeeper/protocol tests/test_documents.py tests/test_rules.py \
   tests/test_style.py
+# Beside them, what draws examples or seeds: `make soak` has all of them.
+HUNTS := tests/log tests/incremental tests/consumer_guests tests/broker/test_frames_fuzz.py
 .DEFAULT_GOAL := run
 # Compiled files are kept: otherwise each worker and each child of a test compiles tests and product anew.
 export PYTHONDONTWRITEBYTECODE :=
@@ -41,10 +43,12 @@ test: $(STAMP) $(CLASSES)
 check: $(STAMP)
 	EQUIPOISE_QUICK=1 $(BIN)/python -m pytest -m "not soak and not kafka" -n 2 --dist loadfile $(PURE)
 
-# The same questions put to Apache Kafka and to us.
+# The same questions put to Apache Kafka and to us. Only files that have such tests are read: the others cost each
+# worker ten seconds.
 prove: kafka $(CLASSES)
 	@tools/foreign-clients
-	$(BIN)/python -m pytest -rs -m "kafka and not soak" -n $(PROVERS) $(BESIDE)
+	$(BIN)/python -m pytest -rs -m "kafka and not soak" -n $(PROVERS) $(BESIDE) \
+	  $$(grep -rl --include='test_*.py' 'mark\.kafka' tests)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -73,7 +77,7 @@ bench: $(STAMP)
 soak: $(STAMP) $(CLASSES)
 	@tools/foreign-clients
 	$(BIN)/python -m pytest -m soak
-	EQUIPOISE_NEW_EXAMPLES=1 $(BIN)/python -m pytest -m "not soak and not kafka" -n 2 --dist loadfile $(PURE) tests/log
+	EQUIPOISE_NEW_EXAMPLES=1 $(BIN)/python -m pytest -m "not soak and not kafka" -n 2 --dist loadfile $(PURE) $(HUNTS)
 
 # Where Spark and ZooKeeper will find Java: the machine's own, or one brought from a wheel.
 java: $(STAMP)

@@ -8,10 +8,11 @@ with KafkaBroker({"group.initial.rebalance.delay.ms": 0}) as kafka:
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -40,6 +41,8 @@ STOCK_JVM = (
 )
 STORAGE_TOOL = "kafka.tools.StorageTool"
 _CLASSES = "classes.jsa"
+_CLUSTER_ID = "--cluster-id"
+_FORMATTED = ("meta.properties", "bootstrap.checkpoint")
 
 
 class BrokerProcess(ServerProcess):
@@ -133,18 +136,36 @@ class KafkaBroker(BrokerProcess):
         return self.data / "server.properties"
 
     def prepare(self) -> None:
+        """A formatted log is the same for all brokers with the same words to the storage tool: each gets a copy."""
         if self._properties.exists():
             return
-        command = [*self._run(STORAGE_TOOL, self._jvm), *self.format_log()]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False)
-        if ended.returncode != 0:
-            raise EquipoiseError(f"kafka could not format its log: {ended.stdout}{ended.stderr}")
+        command = self.format_log()
+        words = " ".join(command[command.index(_CLUSTER_ID) :])
+        made_from = f"{self._jars.name} {words}".encode()
+        shutil.copytree(made_once("formatted", made_from, self._formats(command)), self.logs, dirs_exist_ok=True)
+
+    def _formats(self, command: Sequence[str]) -> Callable[[Path], None]:
+        def run_tool(kept: Path) -> None:
+            ended = subprocess.run(
+                [*self._run(STORAGE_TOOL, self._jvm), *command], capture_output=True, text=True, check=False
+            )
+            if ended.returncode != 0:
+                raise EquipoiseError(f"kafka could not format its log: {ended.stdout}{ended.stderr}")
+            kept.mkdir()
+            for name in _FORMATTED:
+                shutil.copy(self.logs / name, kept)
+
+        return run_tool
+
+    @property
+    def logs(self) -> Path:
+        return self.data / "logs"
 
     def format_log(self) -> list[str]:
         """Writes the settings down, and says what the storage tool is to be told before the first start."""
         self.data.mkdir(parents=True, exist_ok=True)
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in self._all_settings().items()))
-        return ["format", "--config", str(self._properties), "--cluster-id", "equipoise-proving-0000"]
+        return ["format", "--config", str(self._properties), _CLUSTER_ID, "equipoise-proving-0000"]
 
     def _all_settings(self) -> dict[str, object]:
         listeners = {"PLAINTEXT": self.port, "CONTROLLER": self._controller_port}
@@ -155,7 +176,7 @@ class KafkaBroker(BrokerProcess):
             "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items()),
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
             "controller.listener.names": "CONTROLLER",
-            "log.dirs": self.data / "logs",
+            "log.dirs": self.logs,
             # One node: no replicas of the internal topics.
             "offsets.topic.replication.factor": 1,
             "transaction.state.log.replication.factor": 1,

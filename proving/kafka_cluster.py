@@ -73,7 +73,7 @@ class ClusterNode(KafkaBroker):
             "listeners": f"{listener}://{HOST}:{self.port}",
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-            "log.dirs": self.data / "logs",
+            "log.dirs": self.logs,
             **self.settings,
         }
 

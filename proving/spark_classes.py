@@ -45,7 +45,8 @@ def main() -> None:
         gateway.shutdown()
         gateway.proc.stdin.close()  # which the JVM takes as its end
         gateway.proc.wait()
-        part.replace(ARCHIVE)
+        if part.is_file():  # not every JVM can
+            part.replace(ARCHIVE)
 
 
 def _session(home: Path, options: str) -> Any:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 # Workers of pytest-xdist start servers side by side: each draws ports that no other draws. Before anything of ours is
 # imported, and inherited by every child.
@@ -12,6 +13,7 @@ if worker := os.environ.get("PYTEST_XDIST_WORKER"):
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.beside import Groups
 from tests.effort import DRAWS_NEW, examples
 
 # The fixtures of Apache Kafka and of clusters.
@@ -70,12 +72,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A worker takes a file, or all files of one of two Spark sessions: a session costs more than most of its tests."""
     items.sort(key=lambda item: _rank(item.path))
-    with_spark = dict.fromkeys(item.path for item in items if "spark" in getattr(item, "fixturenames", ()))
-    sessions = {path: f"spark-{number % 2}" for number, path in enumerate(with_spark)}
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(sessions.get(item.path, str(item.path))))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | None:
+    """`--dist loadgroup` would do, but pytest 9.2 does not take the names of groups from pytest-xdist 3.8."""
+    return Groups(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @cache

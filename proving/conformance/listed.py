@@ -9,6 +9,7 @@ from proving.conformance.steps import Ask, Script, Step
 
 PARKED = "parked"
 CLOSED = "connection closed"
+NOTHING = "nothing"
 CLASSIC, CONSUMER = "classic", "consumer"
 
 
@@ -106,6 +107,14 @@ def _changes_its_vote(found: Found) -> bool:
 def _comes_without_topics(found: Found) -> bool:
     fields = found.last.fields if found.last else {}
     return fields.get("member_epoch") == 0 and fields.get("subscribed_topic_names") == []
+
+
+def _is_forgotten_by_kafka(found: Found) -> bool:
+    """A group of which Kafka knows nothing any more, behind a JoinGroup that it has refused."""
+    joins = [one for one in found.history if isinstance(one, Ask) and one.api == "JoinGroup"]
+    if not any(one.fields.get("member_id") for one in joins):
+        return False
+    return found.kafka == NOTHING or found.answered("GROUP_ID_NOT_FOUND", "UNKNOWN_MEMBER_ID")
 
 
 LISTED = (
@@ -236,6 +245,17 @@ LISTED = (
         "The others go on. Without `strict`, an upgrade in the first join phase is accepted.",
         "Who is refused should not disturb the others. An upgrade should not depend on the moment.",
         _only_kafka_answers,
+        ends=True,
+        protocol=CONSUMER,
+    ),
+    Listed(
+        "a classic member that comes with an id to an empty `consumer` group",
+        "It is refused with UNKNOWN_MEMBER_ID, and the group and its committed offsets are gone from memory, though "
+        "not from the log: until the coordinator restarts, they are not told to anyone "
+        "(GroupMetadataManager.classicGroupJoinToClassicGroup).",
+        "It is refused, and the group stays.",
+        "Who is refused should not cost others their offsets.",
+        _is_forgotten_by_kafka,
         ends=True,
         protocol=CONSUMER,
     ),

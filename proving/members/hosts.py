@@ -38,7 +38,7 @@ class Membership:
     heartbeat_ms: int | None = 300
     max_poll_ms: int | None = 120_000  # not below the session, or librdkafka refuses it
     metadata_age_ms: int | None = 300_000
-    fetch_wait_ms: int | None = 50
+    fetch_wait_ms: int | None = 250
     commit: str = "sync"
     commit_ms: int | None = 100
     poll_ms: int = 300  # of kafka-python; see its member

@@ -65,7 +65,8 @@ def groups_through_failovers(
     tell: Tell = silently,
 ) -> Outcome:
     """Two members of each client in a group of its own, queries of Spark among them; one coordinator for all. It is
-    killed, stopped and moved in turn, or as `ways` say; only ours can be moved."""
+    killed, stopped and moved in turn, or as `ways` say; only ours can be moved. CLIENT/ASSIGNOR is a client with an
+    assignor of its own."""
     topic = f"failovers-{uuid.uuid4()}"
     cluster.create_topic(topic, PARTITIONS)
     with ExitStack() as stack:
@@ -97,10 +98,11 @@ def _groups(
             stack.enter_context(queries.app)
             found.append(queries)
             continue
-        membership = replace(_membership(client, group_id, topic), assignor=assignor)
+        kind, _, own = client.partition("/")
+        membership = replace(_membership(kind, group_id, topic), assignor=own or assignor)
         group = Group(client, stack.enter_context(Members(fleet, membership)))
         for name in ("first", "second"):
-            group.members.join(name, client)
+            group.members.join(name, kind)
         found.append(group)
     return found
 

@@ -27,6 +27,7 @@ from equipoise.broker.topics.topics import MAX_ELEMENTS
 from equipoise.wire.apis import APIS
 from equipoise.wire.apis.headers import decode_response_header, encode_request_header
 from equipoise.wire.apis.k18_api_versions import ApiVersionsRequest
+from tests.effort import examples
 from tests.property.strategies import messages, sample
 
 FRAME_LIMIT = 1 << 20
@@ -178,7 +179,7 @@ def test_whatever_the_tables_allow_is_answered_in_the_form_of_its_version(
 ) -> None:
     api = APIS[key]
 
-    @settings(max_examples=12, **PROFILE)
+    @settings(max_examples=examples(24), **PROFILE)
     @given(messages(api.request, version, MODEST))
     def check(request: Any) -> None:
         outcome = feed(fuzzed, sized(head(key, version) + request.encode(version)))
@@ -264,7 +265,7 @@ def edited(body: bytes, edits: list[Edit]) -> bytes:
 
 @pytest.mark.parametrize(("key", "version"), EACH_VERSION)
 def test_damaged_requests_are_refused_or_answered_and_harm_nobody(fuzzed: Broker, key: int, version: int) -> None:
-    @settings(max_examples=25, **PROFILE)
+    @settings(max_examples=examples(48), **PROFILE)
     @given(messages(APIS[key].request, version, MODEST), st.lists(EDITS, min_size=1, max_size=4))
     def check(request: Any, edits: list[Edit]) -> None:
         intact = request.encode(version)
@@ -276,21 +277,21 @@ def test_damaged_requests_are_refused_or_answered_and_harm_nobody(fuzzed: Broker
     assert_alive(fuzzed)
 
 
-@settings(max_examples=300, **PROFILE)
+@settings(max_examples=examples(600), **PROFILE)
 @given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=5))
 def test_any_bytes_at_all(fuzzed: Broker, data: bytes, cuts: list[int]) -> None:
     feed(fuzzed, data, tuple(cuts))
     feed(fuzzed, sized(data), tuple(cuts))
 
 
-@settings(max_examples=500, **PROFILE)
+@settings(max_examples=examples(1000), **PROFILE)
 @given(st.sampled_from(EACH_VERSION), st.binary(max_size=300))
 def test_any_body_behind_a_good_header(fuzzed: Broker, api: Any, body: bytes) -> None:
     key, version = api.values
     feed(fuzzed, sized(head(key, version) + body))
 
 
-@settings(max_examples=150, **PROFILE)
+@settings(max_examples=examples(300), **PROFILE)
 @given(
     st.lists(st.sampled_from([0, 1, 2, 3, 4]), min_size=1, max_size=8), st.lists(st.integers(0, 10_000), max_size=12)
 )

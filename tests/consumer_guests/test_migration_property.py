@@ -9,10 +9,11 @@ import pytest
 
 from equipoise.wire.errors import ErrorCode
 from tests.consumer_guests.mixed import Guest, Mixed, Modern
+from tests.effort import examples
 
 PARTITIONS = 7
 STEPS = 120
-SEEDS = range(100)
+SEEDS = range(examples(100))
 BEAT_MS = 5_000
 SESSIONS_MS = 50_000  # more than any session
 

@@ -4,7 +4,7 @@ no commit that was acknowledged is lost."""
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,25 @@ from proving.fetched import Unavailable
 from proving.members.hosts import CONSUMER
 from proving.trials.failovers import CLIENTS, SPARK, Outcome, groups_through_failovers
 
-PYTHON = ("equipoise", "confluent-kafka", "kafka-python", "aiokafka")
+# Of groups that rebalance member by member the targets, epochs and partitions are in the log.
+PYTHON = (
+    *("equipoise", "confluent-kafka", "kafka-python", "aiokafka"),
+    *("equipoise/cooperative-sticky", "confluent-kafka/cooperative-sticky"),
+    *(f"equipoise/{CONSUMER}", f"confluent-kafka/{CONSUMER}"),
+)
 _FEW, _MANY = 3, 100
 
 
-def play(log: Path, clients: Sequence[str], failovers: int, **options: Any) -> Outcome:
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EquipoiseCluster]:
+    with EquipoiseCluster() as running:
+        yield running
+
+
+def play(cluster: EquipoiseCluster, log: Path, clients: Sequence[str], failovers: int, **options: Any) -> Outcome:
     """A missing client is a skip, or with EQUIPOISE_REQUIRE_CLIENTS=1, as in CI, a failure."""
     try:
-        with EquipoiseCluster() as cluster:
-            return groups_through_failovers(cluster, log, clients=clients, failovers=failovers, **options)
+        return groups_through_failovers(cluster, log, clients=clients, failovers=failovers, **options)
     except Unavailable as missing:
         if os.environ.get("EQUIPOISE_REQUIRE_CLIENTS") == "1":
             pytest.fail(str(missing))
@@ -44,19 +54,12 @@ def check(outcome: Outcome, clients: Sequence[str], failovers: int) -> None:
     [(PYTHON, _FEW), (("java",), _FEW), (("kafkajs",), 1), ((SPARK,), _FEW)],
     ids=["python", "java", "kafkajs", SPARK],
 )
-def test_a_few_failovers(tmp_path: Path, clients: Sequence[str], failovers: int) -> None:
+def test_a_few_failovers(cluster: EquipoiseCluster, tmp_path: Path, clients: Sequence[str], failovers: int) -> None:
     """A kill, a stop and a move. kafkajs needs seconds to get over each, on any cluster."""
-    check(play(tmp_path / "log", clients, failovers), clients, failovers)
-
-
-@pytest.mark.parametrize("assignor", ["cooperative-sticky", CONSUMER])
-def test_groups_that_rebalance_member_by_member(tmp_path: Path, assignor: str) -> None:
-    """Their targets, epochs and partitions are in the log."""
-    clients = ("equipoise", "confluent-kafka")
-    check(play(tmp_path / "log", clients, _FEW, assignor=assignor), clients, _FEW)
+    check(play(cluster, tmp_path / "log", clients, failovers), clients, failovers)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3_600)
-def test_a_hundred_kills(tmp_path: Path) -> None:
-    check(play(tmp_path / "log", CLIENTS, _MANY, ways=("kill",)), CLIENTS, _MANY)
+def test_a_hundred_kills(cluster: EquipoiseCluster, tmp_path: Path) -> None:
+    check(play(cluster, tmp_path / "log", CLIENTS, _MANY, ways=("kill",)), CLIENTS, _MANY)

@@ -15,7 +15,7 @@ from proving.members.events import Place
 from proving.members.fleet import Members
 from tests.interop.drivers import Confluent
 from tests.interop.groups import SETTINGS, Fleet, committed, view_group
-from tests.interop.test_groups_life import CASES, PARTITIONS, RECORDS, live
+from tests.interop.test_groups_life import PARTITIONS, RECORDS, live, with_rest_in_soak
 
 INCREMENTAL = {**SETTINGS, "num.partitions": PARTITIONS, "group.rebalance.incremental": "all"}
 INELIGIBLE = {
@@ -66,7 +66,21 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize(("client", "assignor", "commit"), [*CASES, *OTHERS])
+# Each client, and each pair of a client and an assignor that has no turn in test_groups_life.py or below.
+USUAL = {
+    ("equipoise", "roundrobin", "sync"),
+    ("equipoise", "cooperative-sticky", "sync"),
+    ("confluent-kafka", "range", "sync"),
+    ("confluent-kafka", "roundrobin", "auto"),
+    ("kafka-python", "roundrobin", "sync"),
+    ("kafka-python", "sticky", "sync"),
+    ("aiokafka", "roundrobin", "sync"),
+    ("kafkajs", "roundrobin", "auto"),
+    ("kcat", "cooperative-sticky", "auto"),
+}
+
+
+@pytest.mark.parametrize(("client", "assignor", "commit"), [*with_rest_in_soak(USUAL), *OTHERS])
 def test_life(
     broker: Broker, fleet: Fleet, topic: str, places: set[Place], client: str, assignor: str, commit: str
 ) -> None:

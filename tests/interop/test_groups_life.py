@@ -3,9 +3,11 @@ one owner, every record is read, and who comes next goes on where the commits en
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from equipoise.broker import Broker
 from proving.members.events import Place
@@ -15,7 +17,8 @@ from tests.interop.groups import Fleet, committed, view_group
 PARTITIONS = 12
 RECORDS = 5  # written to each partition at a time
 CRASHING: dict[str, Any] = {"alone": True, "session_ms": 2_000}
-CASES = [
+Case = tuple[str, str, str]  # client, assignor, commit
+CASES: list[Case] = [
     ("equipoise", "range", "auto"),
     ("equipoise", "roundrobin", "sync"),
     ("equipoise", "sticky", "auto"),
@@ -35,7 +38,24 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("client", "assignor", "commit"), CASES)
+# With an assignor that the broker only carries, a client's life is much the same. What is not here has its turn in
+# test_groups_incremental.py, where the broker assigns itself.
+USUAL = {
+    *(case for case in CASES if case[0] == "equipoise"),
+    ("confluent-kafka", "cooperative-sticky", "sync"),
+    ("kafka-python", "cooperative-sticky", "auto"),
+    ("aiokafka", "range", "auto"),
+    ("kafkajs", "roundrobin", "auto"),
+    ("kcat", "range", "auto"),
+}
+
+
+def with_rest_in_soak(usual: Container[Case]) -> list[ParameterSet]:
+    """All cases; those that are not usual run in `make soak` only."""
+    return [pytest.param(*case, marks=() if case in usual else pytest.mark.soak) for case in CASES]
+
+
+@pytest.mark.parametrize(("client", "assignor", "commit"), with_rest_in_soak(USUAL))
 def test_life(
     broker: Broker, fleet: Fleet, topic: str, places: set[Place], client: str, assignor: str, commit: str
 ) -> None:

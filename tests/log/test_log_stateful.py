@@ -15,6 +15,7 @@ from equipoise.log.partition import PartitionLog
 from equipoise.log.storage.memory import MemoryFiles
 from equipoise.wire.records.batch import Codec, iter_headers
 from equipoise.wire.records.build import Record
+from tests.effort import examples
 from tests.log.log_helpers import ALL, NOW, append, batch, offsets, open_log, read_log
 
 KEYS = st.sampled_from([b"a", b"b", b"c", b"d" * 40])
@@ -166,7 +167,9 @@ class MemoryLogMachine(LogMachine):
     on_disk = False
 
 
-_LIMITS = settings(max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+_LIMITS = settings(
+    max_examples=examples(120), stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 TestLogOnDisk = LogMachine.TestCase
 TestLogOnDisk.settings = _LIMITS
 TestLogInMemory = MemoryLogMachine.TestCase

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from equipoise.log.config import LogConfig
 from equipoise.log.storage.disk import PRODUCERS
 from equipoise.wire.errors import ErrorCode, KafkaError
+from tests.effort import examples
 from tests.log.log_helpers import Medium, offsets, open_log, put, read_log, texts
 
 SMALL = LogConfig(segment_bytes=300, index_interval_bytes=1)
@@ -102,7 +103,7 @@ def test_a_restart_finds_what_stays(disk: Medium, to: int, caplog: pytest.LogCap
     assert not caplog.records  # nothing looks like damage
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.lists(st.one_of(st.integers(1, 4), st.floats(0, 1)), max_size=12))
 def test_appends_and_cuts_by_chance(tmp_path_factory: pytest.TempPathFactory, deeds: list[float]) -> None:
     """A number appends a batch of so many records; a fraction cuts the log there."""

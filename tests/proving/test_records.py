@@ -209,7 +209,7 @@ def written() -> Iterator[Written]:
         kafka.kill()
         ours = EquipoiseBroker(SETTINGS)
         ours.port = kafka.port
-        assert adopt_logs(kafka.data / "logs", ours.data) == ["__consumer_offsets", "mixed", "news", "orders"]
+        assert adopt_logs(kafka.logs, ours.data) == ["__consumer_offsets", "mixed", "news", "orders"]
         stack.enter_context(ours)
         await_coordinator(address, *GROUPS)
         yield Written(records, mixed, view, stable, real, ours)

@@ -140,10 +140,16 @@ def librdkafka_of_kcat() -> tuple[int, ...]:
     return (sys.maxsize,) if found is None else tuple(map(int, found.groups()))
 
 
+@pytest.fixture(scope="module")
+def played_by_java(broker: SecuredEquipoise, fleet: Fleet) -> Iterator[dict[str, Future[None]]]:
+    with ThreadPoolExecutor(len(WAYS)) as threads:
+        yield {way: threads.submit(play, broker, fleet, "java", way) for way in WAYS}
+
+
 @pytest.mark.kafka
 @pytest.mark.parametrize("way", WAYS)
-def test_a_group_of_java_hands_over(broker: SecuredEquipoise, fleet: Fleet, way: str) -> None:
-    needed(lambda: play(broker, fleet, "java", way))
+def test_a_group_of_java_hands_over(played_by_java: dict[str, Future[None]], way: str) -> None:
+    needed(played_by_java[way].result)
 
 
 @pytest.mark.parametrize("way", WAYS)

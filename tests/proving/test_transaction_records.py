@@ -120,7 +120,7 @@ def test_our_broker_reads_what_kafka_has_written() -> None:
         alive = play(kafka.bootstrap_servers)
         kafka.kill()
         ours = EquipoiseBroker(SETTINGS)
-        assert set(adopt_logs(kafka.data / "logs", ours.data)) == {*COORDINATORS, "t"}
+        assert set(adopt_logs(kafka.logs, ours.data)) == {*COORDINATORS, "t"}
         with ours:
             check(ours)
     del alive
@@ -132,7 +132,7 @@ def test_kafka_reads_what_our_broker_has_written() -> None:
         alive = [play(ours.bootstrap_servers), play(kafka.bootstrap_servers)]
         ours.kill()
         kafka.kill()
-        give_logs(ours.data, kafka.data / "logs", *COORDINATORS, "t")
+        give_logs(ours.data, kafka.logs, *COORDINATORS, "t")
         kafka.start()
         check(kafka)
     del alive

@@ -25,6 +25,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]  # it takes a minute,
 COUNT = 40
 SMALL = {
     "spark.executor.memory": "512m",
+    "spark.cores.max": "1",  # so one executor: a second would tell the same
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",

@@ -22,6 +22,7 @@ from equipoise.coordinator.shard import Shard
 from equipoise.coordinator.shard_state import Status
 from equipoise.coordinator.step import Caller, Write
 from equipoise.wire.errors import ErrorCode
+from tests.effort import examples
 from tests.member.test_town_stateful import TownMachine
 from tests.member.test_transcripts import SCRIPTS as BOTH_SIDES
 from tests.member.test_transcripts import run as run_member_script
@@ -125,7 +126,7 @@ def test_a_hunt_finds_nothing_when_the_state_is_saved_at_every_step(
     machine: type[RuleBasedStateMachine], saved_at_every_step: list[str]
 ) -> None:
     chosen = settings(
-        max_examples=10,
+        max_examples=examples(20),
         stateful_step_count=30,
         deadline=None,
         derandomize=True,

@@ -63,7 +63,7 @@ def _with_files_of(kafka: KafkaBroker, running: ExitStack) -> EquipoiseBroker:
     data = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="equipoise-exchange-")), "data")
     data.mkdir()
     kafka.stop()
-    adopt_logs(kafka.data / "logs", data)
+    adopt_logs(kafka.logs, data)
     ours = running.enter_context(EquipoiseBroker(our_settings(WORLD), data=data))
     kafka.start()
     return ours

@@ -49,6 +49,13 @@ def _round(who: str) -> list[Step]:
 
 
 _TABLE: Table = {
+    "join with an id, in an empty group": [
+        *ONE,
+        depart("a"),
+        simple_commit("o"),
+        join("z", member_id="z"),
+        fetch("o"),
+    ],
     "upgrade": [*_UPGRADED, look(), list_groups("o"), describe("o"), *_round("x"), *_round("y"), beat("n"), look()],
     "upgrade, eager members": [
         *_UPGRADED,
