@@ -186,6 +186,9 @@ Deno.test("lag that is unknown is no zero", () => {
 Deno.test("a rebalance that runs stands at the edge of now, in the server's words", () => {
   const one = model({ running: "it waits for b-2" });
   const drawn = scene.head(one, { ...RANGE, left: 0, width: 300 }, null).filter((c) => c.fill === "mark");
-  same(drawn.map((c) => (c.op === "text" ? c.text : c.op)), ["rect", "it waits for b-2"]);
+  same(drawn.map((c) => (c.op === "text" ? c.text : c.op)), ["it waits for b-2"]);
+  same(scene.showsRunning(one, { ...RANGE, left: 0, width: 300 }), true);
+  same(scene.showsRunning(one, { from: 0, to: 900, left: 0, width: 300 }), false);
+  same(scene.showsRunning(model(), { ...RANGE, left: 0, width: 300 }), false);
   same(scene.head(one, { from: 0, to: 900, left: 0, width: 300 }, null).filter((c) => c.fill === "mark"), []);
 });

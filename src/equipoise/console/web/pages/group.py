@@ -167,6 +167,7 @@ def _timeline(view: GroupView) -> Node:
             h.div(data_part="ring", hidden=True),
         ],
         h.canvas(data_part="foot", aria_hidden="true"),
+        h.div(".running", data_part="now", hidden=True),
         h.div(data_part="cursor", hidden=True),
         h.div(data_part="tip", hidden=True),
     ]

@@ -86,13 +86,17 @@ function strip(model, scale) {
   return commands;
 }
 
-/** A rebalance that runs stands at the edge of now, and says for whom it waits. @param {Model} model
- * @param {Scale} scale @returns {Command[]} */
+/** Whether a rebalance runs, and the edge of now is shown. @param {Model} model @param {Scale} scale */
+export function showsRunning(model, scale) {
+  return Boolean(model.running) && scale.to >= model.to;
+}
+
+/** A rebalance that runs stands at the edge of now, where a mark pulses, and says for whom it waits.
+ * @param {Model} model @param {Scale} scale @returns {Command[]} */
 function underWay(model, scale) {
-  if (!model.running || scale.to < model.to) return [];
+  if (!model.running || !showsRunning(model, scale)) return [];
   const x = scale.left + scale.width;
   return [
-    { op: "rect", x: x - 4, y: STRIP_TOP, w: 4, h: STRIP, fill: "mark" },
     { op: "text", x: x - 9, y: STRIP_TOP + 11, text: model.running, fill: "mark", align: "right", max: 400 },
   ];
 }

@@ -1,6 +1,7 @@
 // @ts-check
 // The timeline: three canvases, a line for the cursor, and what hand and keyboard do to them.
 
+import { Glide } from "./glide.js";
 import { EMPTY, NO_OWNER, UNKNOWN } from "./model.js";
 import { paint, pixelColours, sized, theme } from "./paint.js";
 import { drawLanes, Rows } from "./pixels.js";
@@ -33,6 +34,7 @@ export class Timeline {
     this.changed = () => {};
     this.choose = (/** @type {import("./model.js").Rebalance} */ _one) => {};
     this.frame = 0;
+    this.glide = new Glide();
     this.rows = new Rows(1);
     this.image = /** @type {ImageData | null} */ (null);
     this.colours = theme(box);
@@ -82,6 +84,7 @@ export class Timeline {
     }
     this.#drawHead(scale);
     this.#drawLanes(scale);
+    this.glide.drawn(this.canvas("lanes"), this.sequence);
     this.#drawFoot(scale);
     this.#placeCursor(scale);
     this.#heading(scale);
@@ -166,6 +169,9 @@ export class Timeline {
     const isSeen = time !== undefined && time >= scale.from && time <= scale.to;
     line.hidden = !isSeen;
     if (isSeen) line.style.transform = `translateX(${xOf(scale, time)}px)`;
+    const now = this.part("now");
+    now.hidden = !scene.showsRunning(this.model, scale);
+    if (!now.hidden) now.style.transform = `translateX(${scale.left + scale.width - 4}px)`;
     const ring = this.part("ring");
     ring.hidden = !isSeen || !this.cursor;
     if (!ring.hidden && this.cursor) {
