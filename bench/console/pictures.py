@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.console import story as tale
-from bench.console.running import fed_console
+from bench.console.running import fed_console, until
 from equipoise.console.web.live import Live
 from equipoise.views.model import ClusterView, GroupType, GroupView, Health, HealthKind, LagView, RebalanceView
 
@@ -23,19 +23,27 @@ def draw(browser: Any, directory: Path) -> None:
     with fed_console(lambda: tale.END) as console:
         console.update(_cluster(tale.view(story)))
         console.do(_tell_lag)
-        for scheme, name in zip(("light", "dark"), NAMES, strict=False):
-            page = browser.new_page(viewport={"width": _WIDTH, "height": 1148}, color_scheme=scheme)
-            page.goto(f"{console.address}/groups/{tale.GROUP}")
-            page.wait_for_selector("#live[data-state=live]")
-            page.focus("#timeline")
-            _choose(page, lost)
-            page.screenshot(path=str(directory / name), animations="disabled")
-            page.close()
-        page = browser.new_page(viewport={"width": _WIDTH, "height": 360}, color_scheme="light")
+        page = browser.new_page(viewport={"width": _WIDTH, "height": 1148}, color_scheme="light")
+        page.goto(f"{console.address}/groups/{tale.GROUP}")
+        page.wait_for_selector("#live[data-state=live]")
+        page.focus("#timeline")
+        _choose(page, lost)
+        page.screenshot(path=str(directory / NAMES[0]), animations="disabled")
+        _darken(page)
+        page.screenshot(path=str(directory / NAMES[1]), animations="disabled")
+        page.emulate_media(color_scheme="light")
+        page.set_viewport_size({"width": _WIDTH, "height": 360})
         page.goto(f"{console.address}/groups")
         page.wait_for_selector("#live[data-state=live]")
         page.screenshot(path=str(directory / NAMES[2]), animations="disabled")
         page.close()
+
+
+def _darken(page: Any) -> None:
+    """And until it is drawn so."""
+    drawn = page.get_attribute("#timeline", "data-drawn")
+    page.emulate_media(color_scheme="dark")
+    until(page, f"document.getElementById('timeline').dataset.drawn !== '{drawn}'")
 
 
 def _choose(page: Any, wanted: RebalanceView) -> None:

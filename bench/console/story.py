@@ -7,7 +7,7 @@ host that is lost; and the late member again, which then costs almost nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from equipoise.coordinator.reasons import Cause, Trigger, Who
@@ -191,6 +191,20 @@ def view(story: Story, now: Ms = END, *, lag: int = 3_912) -> GroupView:
         source=Source.JOURNAL,
         as_of=now,
         seen_since=BEGIN,
+    )
+
+
+def few(story: Story) -> GroupView:
+    """The same with a few of each: every kind of row is there, and none a hundred times."""
+    whole = view(story)
+    causes = ((one, one.cause) for one in whole.rebalances if isinstance(one.cause, Cause))
+    kinds = {(cause.trigger, cause.said, one.protocol): one for one, cause in causes}
+    some = {one.key for one in (*kinds.values(), *whole.rebalances[-3:])}
+    return replace(
+        whole,
+        members=whole.members[:4],
+        partitions=whole.partitions[::12],
+        rebalances=tuple(one for one in whole.rebalances if one.key in some),
     )
 
 

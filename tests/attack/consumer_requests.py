@@ -81,12 +81,10 @@ class ConsumerDrawing:
 
     def some_of(self, version: int) -> Iterator[Attack]:
         """Every long field, of some group and of some member; every long regular expression."""
-        for number in range(len(list(self._joins("", version)))):
-            group = self._random.choice(self._world.groups)
-            yield list(self._joins(group, version))[number]
-        for number in range(len(list(self._heartbeats(self._world.members[0], version)))):
-            member = self._random.choice(self._world.members)
-            yield list(self._heartbeats(member, version))[number]
+        for joins in zip(*(self._joins(group, version) for group in self._world.groups), strict=True):
+            yield self._random.choice(joins)
+        for beats in zip(*(self._heartbeats(member, version) for member in self._world.members), strict=True):
+            yield self._random.choice(beats)
         yield from self._descriptions(version)
 
     # -- members that come

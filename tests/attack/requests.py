@@ -8,7 +8,8 @@ fields that nobody knows, and the same with some bytes damaged.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from equipoise.broker.handlers import HANDLERS
@@ -120,16 +121,33 @@ class Drawing:
 
     def some_of(self, key: int, version: int) -> Iterator[Attack]:
         """Every array once."""
-        for path in array_paths(APIS[key].request, version) or [()]:
-            yield self.wide(key, version, path, self._random.choice(NAMES))
-        yield self._random.choice(list(self.others(key, version)))
+        for draw in self._some(key, version):
+            yield draw()
+
+    def one_of(self, key: int, version: int) -> Attack:
+        """Any of those."""
+        return self._random.choice(self._some(key, version))()
 
     def others(self, key: int, version: int) -> Iterator[Attack]:
-        yield self.long(key, version)
-        if version in APIS[key].request.flexible:
-            yield self.tagged(key, version)
+        for draw in self._others(key, version):
+            yield draw()
+
+    # What is not wanted is not drawn: that takes longer than to answer it.
+
+    def _some(self, key: int, version: int) -> list[Callable[[], Attack]]:
+        paths = array_paths(APIS[key].request, version) or [()]
+        wide = [partial(self.wide, key, version, path, self._random.choice(NAMES)) for path in paths]
+        return [*wide, self._random.choice(self._others(key, version))]
+
+    def _others(self, key: int, version: int) -> list[Callable[[], Attack]]:
         paths = array_paths(APIS[key].request, version)
-        yield self.damaged(self.wide(key, version, self._random.choice(paths) if paths else (), NAMES[0]))
+        path = self._random.choice(paths) if paths else ()
+        tagged = [partial(self.tagged, key, version)] if version in APIS[key].request.flexible else []
+        return [
+            partial(self.long, key, version),
+            *tagged,
+            lambda: self.damaged(self.wide(key, version, path, NAMES[0])),
+        ]
 
     # -- kinds of requests
 
@@ -177,11 +195,10 @@ class Drawing:
         setattr(target, name, elements)
         each = max((len(request.encode(version)) - empty) / 200, 0.5)
         count = min(int((LARGEST - 100 - empty) / each), _ELEMENTS)
-        while True:  # later names are longer
-            setattr(target, name, self._elements(target, name, version, count))
-            if (size := len(request.encode(version))) < LARGEST - 100:
-                return
-            count = int(count * 0.98 * (LARGEST - 100) / size)
+        elements = self._elements(target, name, version, count)
+        setattr(target, name, elements)
+        while (size := len(request.encode(version))) >= LARGEST - 100:  # later names are longer
+            del elements[int(len(elements) * 0.98 * (LARGEST - 100) / size) :]
 
     def _elements(self, target: Any, name: str, version: int, count: int) -> list[Any]:
         self._number = 0

@@ -22,6 +22,7 @@ from tests.web.views import T0, cluster, group, member, partition, rebalance
 
 EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script>\"'&"
 WHOLE = tale.told()
+FEW = tale.few(WHOLE)
 SMALL = group(rebalance(1, 100, {0: (None, "a")}), rebalance(2, 700, {0: ("a", "b")}, dark={0: 40}))
 AXE = "(rules) => axe.run(document, {resultTypes: ['violations'], ...rules})"
 # Nothing but colours differs between the schemes.
@@ -31,12 +32,19 @@ PAGES = ("/groups", f"/groups/{tale.GROUP}", f"/groups/{tale.GROUP}/table", "/to
 
 @pytest.fixture
 def console() -> Iterator[FedConsole]:
-    """With the told group of 100 partitions and 50 members."""
+    """With the told group, a few of each."""
     with fed_console(lambda: tale.END) as running:
-        running.update(tale.cluster(tale.view(WHOLE)))
+        running.update(tale.cluster(FEW))
         running.do(lambda live: _with_lag(live.feed(tale.GROUP)))
         running.do(_with_details)
         yield running
+
+
+@pytest.fixture
+def whole(console: FedConsole) -> FedConsole:
+    """With the told group of 100 partitions and 50 members."""
+    console.update(tale.cluster(tale.view(WHOLE)))
+    return console
 
 
 def _with_details(live: Live) -> None:
@@ -63,31 +71,38 @@ def said(page: Page) -> str:
 # -- looks
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_no_page_complains_and_axe_finds_nothing_serious(chromium: Browser, console: FedConsole, scheme: Any) -> None:
-    context = chromium.new_context(color_scheme=scheme, viewport={"width": 1400, "height": 1000})
-    seen = watch(context)
+@pytest.mark.parametrize("told", [FEW, pytest.param(tale.view(WHOLE), marks=pytest.mark.soak)], ids=["few", "whole"])
+def test_no_page_complains_and_axe_finds_nothing_serious(
+    watched: Watched, console: FedConsole, told: GroupView
+) -> None:
     axe = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
-    console.update(tale.cluster(tale.view(WHOLE), SMALL))
+    console.update(tale.cluster(told, SMALL))
     places = [place for place in PAGES if not place.endswith("/table")]  # axe takes a minute for its thousands of rows
     some = f"/groups/{tale.GROUP}/rebalances/{WHOLE.rebalances[-1].key}", "/groups/etl/table", "/groups/none"
     for place in (*places, *some):
-        page = seen.opened(console.address + place)
+        watched.page.emulate_media(color_scheme="dark")
+        page = watched.opened(console.address + place)
         page.evaluate(axe)
-        found = page.evaluate(AXE, AXE_RULES[scheme])
-        bad = [
-            (one["id"], one["impact"], [node["html"] for node in one["nodes"][:3]])
-            for one in found["violations"]
-            if one["impact"] in ("serious", "critical")
-        ]
-        assert bad == [], place
-    assert [one for one in seen.complaints if "404" not in one] == []  # of the page that is not there
-    assert seen.page.evaluate("window.violations") == []
-    context.close()
+        check_access(page, place, "dark")
+        page.emulate_media(color_scheme="light")
+        check_access(page, place, "light")
+    assert [one for one in watched.complaints if "404" not in one] == []  # of the page that is not there
+    assert watched.page.evaluate("window.violations") == []
 
 
-def test_lanes_have_the_colours_of_their_owners(watched: Watched, console: FedConsole) -> None:
-    page = watched.opened(address(console))
+def check_access(page: Page, place: str, scheme: str) -> None:
+    assert page.evaluate("(name) => matchMedia(`(prefers-color-scheme: ${name})`).matches", scheme)
+    found = page.evaluate(AXE, AXE_RULES[scheme])
+    bad = [
+        (one["id"], one["impact"], [node["html"] for node in one["nodes"][:3]])
+        for one in found["violations"]
+        if one["impact"] in ("serious", "critical")
+    ]
+    assert bad == [], (place, scheme)
+
+
+def test_lanes_have_the_colours_of_their_owners(watched: Watched, whole: FedConsole) -> None:
+    page = watched.opened(address(whole))
     drawn = page.evaluate(
         """() => {
           const canvas = document.querySelector("[data-part=lanes]");
@@ -121,9 +136,9 @@ _INKED = """() => {
 
 @pytest.mark.parametrize("asked", [{"forced_colors": "active"}, {"contrast": "more"}])
 def test_with_high_contrast_owners_are_told_apart_by_patterns(
-    watched: Watched, console: FedConsole, asked: dict[str, Any]
+    watched: Watched, whole: FedConsole, asked: dict[str, Any]
 ) -> None:
-    page = watched.opened(address(console))
+    page = watched.opened(address(whole))
     assert page.evaluate(_INKED) < 0.01
     drawn = page.get_attribute("#timeline", "data-drawn")
     page.emulate_media(**asked)
@@ -295,8 +310,8 @@ def test_escape_leaves_and_other_keys_go_to_pages(watched: Watched, console: Fed
     watched.check()
 
 
-def test_hover_tells_click_chooses_and_an_owner_is_brought_out(watched: Watched, console: FedConsole) -> None:
-    page = watched.opened(address(console))
+def test_hover_tells_click_chooses_and_an_owner_is_brought_out(watched: Watched, whole: FedConsole) -> None:
+    page = watched.opened(address(whole))
     lanes = page.locator("[data-part=lanes]").bounding_box()
     assert lanes is not None
     page.mouse.move(lanes["x"] + 500, lanes["y"] + 40)
@@ -311,8 +326,8 @@ def test_hover_tells_click_chooses_and_an_owner_is_brought_out(watched: Watched,
     watched.check()
 
 
-def test_a_drag_on_the_axis_and_the_wheel_with_ctrl_zoom(watched: Watched, console: FedConsole) -> None:
-    page = watched.opened(address(console))
+def test_a_drag_on_the_axis_and_the_wheel_with_ctrl_zoom(watched: Watched, whole: FedConsole) -> None:
+    page = watched.opened(address(whole))
     page.locator("[data-part=foot]").scroll_into_view_if_needed()
     foot = page.locator("[data-part=foot]").bounding_box()
     assert foot is not None
@@ -389,7 +404,7 @@ def test_a_cluster_that_is_away_greys_the_picture_until_it_is_back(watched: Watc
     console.do(lambda live: live.lost("connection refused"))
     page.wait_for_selector("#trouble >> text=Not heard from localhost:9092: connection refused")
     assert page.locator(".group.stale").count() == 1
-    console.update(tale.cluster(tale.view(WHOLE)))
+    console.update(tale.cluster(FEW))
     page.wait_for_selector("#trouble p", state="detached")
     assert page.locator(".group.stale").count() == 0
     watched.check()

@@ -83,7 +83,7 @@ class Member:
         self.leave()
 
 
-def owners(page: Page, group_id: str = "etl") -> list[str]:
+def owners(page: Page, group_id: str) -> list[str]:
     """Of the six lanes as the browser is told, sorted."""
     shown = page.evaluate(f"fetch('/api/groups/{group_id}/timeline').then((r) => r.json())")
     last = [lane["owner"][-1] for lane in shown["lanes"]]
@@ -97,53 +97,71 @@ def await_true(is_so: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_what_real_clients_do_is_on_the_page(watched: Watched, protocol: str) -> None:
-    settings = {"group.initial.rebalance.delay.ms": 0}
+def test_what_real_clients_do_is_on_the_page(watched: Watched) -> None:
+    """Of groups of both protocols, one after the other; then of a broker that goes away."""
+    settings = {
+        "group.initial.rebalance.delay.ms": 0,
+        "group.consumer.min.heartbeat.interval.ms": 200,
+        "group.consumer.heartbeat.interval.ms": 200,
+    }
     with Broker(settings, topics={"orders": 6}) as broker, console(broker.bootstrap_servers) as (_, address):
         page = watched.opened(f"{address}/groups")
         page.wait_for_selector("text=No consumer group yet")
-        with Member(broker.bootstrap_servers, "first", group_protocol=protocol):
-            page.wait_for_selector("#list >> text=etl")
-            page.click("#list >> text=etl")
-            page.wait_for_selector("header >> text=journal")
-            page.wait_for_selector("html[data-ready]", state="attached")
-            second = Member(broker.bootstrap_servers, "second", group_protocol=protocol)
-            page.wait_for_selector("#why >> text=(client second, 127.0.0.1) joined")
-            await_true(lambda: owners(page) == ["first"] * 3 + ["second"] * 3)
-            page.wait_for_selector("#members >> text=second")
-            second.leave()
-            page.wait_for_selector("#why >> text=(client second, 127.0.0.1) left")
-            page.wait_for_selector("#members >> text=Members, 1")
-            with urlopen(f"{address}/metrics", timeout=PATIENCE) as answer:
-                assert 'equipoise_group_members{group="etl"} 1.0' in answer.read().decode()
-            with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
-                producer.send("orders", b"value").result(PATIENCE)
-        page.wait_for_selector("#title >> text=Empty")
+        for protocol in ("classic", "consumer"):
+            page.goto(f"{address}/groups")
+            check_coming_and_going(page, broker.bootstrap_servers, protocol)
+            watched.check()
+        check_records_are_private(page, broker.bootstrap_servers, address)
         watched.check()
-
-
-def test_a_broker_that_goes_away_greys_the_picture(watched: Watched) -> None:
-    with Broker(topics={"orders": 1}) as broker, console(broker.bootstrap_servers) as (_, address):
-        with Member(broker.bootstrap_servers, "first"):
-            page = watched.opened(f"{address}/groups")
-            page.wait_for_selector("#list >> text=etl")
+        page.goto(f"{address}/groups")
+        page.wait_for_selector("#live[data-state=live]")
         broker.stop()
         page.wait_for_selector("#trouble >> text=Not heard from")
         assert page.evaluate("fetch('/healthz').then((r) => r.status)") == 503
-        page.goto(f"{address}/groups/etl")
+        page.goto(f"{address}/groups/classic")
         assert "Not heard from" in page.inner_text("#trouble")
 
 
-def test_offsets_are_reset_from_a_page(watched: Watched) -> None:
-    """In a real browser: its own Origin and cookie must pass the guard."""
+def check_coming_and_going(page: Page, servers: str, protocol: str) -> None:
+    """Of two members of a group, which is called by its protocol."""
+    with Member(servers, "first", group_id=protocol, group_protocol=protocol):
+        page.wait_for_selector(f"#list td >> text='{protocol}'")
+        page.click(f"#list a >> text='{protocol}'")
+        page.wait_for_url(f"**/groups/{protocol}")
+        page.wait_for_selector("header >> text=journal")
+        page.wait_for_selector("html[data-ready]", state="attached")
+        second = Member(servers, "second", group_id=protocol, group_protocol=protocol)
+        page.wait_for_selector("#why >> text=(client second, 127.0.0.1) joined")
+        await_true(lambda: owners(page, protocol) == ["first"] * 3 + ["second"] * 3)
+        page.wait_for_selector("#members >> text=second")
+        second.leave()
+        page.wait_for_selector("#why >> text=(client second, 127.0.0.1) left")
+        page.wait_for_selector("#members >> text=Members, 1")
+        counted = f'equipoise_group_members{{group="{protocol}"}} 1.0'
+        assert counted in read(page.evaluate("location.origin") + "/metrics")
+        with Producer({"bootstrap.servers": servers}) as producer:
+            producer.send("orders", b"value").result(PATIENCE)
+    page.wait_for_selector("#title >> text=Empty")
+
+
+def check_records_are_private(page: Page, servers: str, address: str) -> None:
+    """Without the option, the page of a topic has its configs only."""
+    with Admin(servers) as admin:
+        admin.set_configs("orders", {"retention.ms": "3600000"})
+    page.goto(f"{address}/topics/orders")
+    page.wait_for_selector("#list >> text=retention.ms")
+    assert "Last records" not in page.inner_text("#list")
+
+
+def test_offsets_are_reset_from_a_page_and_records_are_shown(watched: Watched) -> None:
+    """If they may be. In a real browser: its own Origin and cookie must pass the guard."""
     with Broker(topics={"orders": 2}) as broker:
         with Admin(broker.bootstrap_servers) as admin:
             admin.commit_offsets("etl", {TopicPartition("orders", number): 0 for number in range(2)})
         with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
             for number in (0, 0, 1):
                 producer.send("orders", b"value", partition=number).result(PATIENCE)
-        with console(broker.bootstrap_servers, "--allow-actions") as (started, address):
+        with console(broker.bootstrap_servers, "--allow-actions", "--show-records") as (started, address):
             page = watched.opened(f"{address}/groups")
             page.click("#list >> text=etl")
             page.click("text=Reset offsets")
@@ -161,20 +179,36 @@ def test_offsets_are_reset_from_a_page(watched: Watched) -> None:
             page.fill("input[name=name]", "etl")
             page.click("button.danger")
             page.wait_for_selector("text=deleted group etl")
+            check_records_are_shown(page, broker.bootstrap_servers, address)
             watched.check()
             started.send_signal(signal.SIGTERM)
             _, logged = started.communicate(timeout=PATIENCE)
         assert "127.0.0.1 asked the console: Commit 2 offsets for etl. Done" in logged
 
 
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_while_a_page_is_open(broker: Broker, signum: signal.Signals, watched: Watched) -> None:
+def check_records_are_shown(page: Page, servers: str, address: str) -> None:
+    """Those that are there, and one that comes."""
+    with Producer({"bootstrap.servers": servers}) as producer:
+        producer.send("orders", b'{"id": 7}', key=b"<b>k</b>", partition=0).result(PATIENCE)
+        page.goto(f"{address}/topics/orders")
+        page.wait_for_selector("#list >> text=<b>k</b>")
+        assert "JSON, 9 B" in page.inner_text("#list")
+        producer.send("orders", b"second", partition=0).result(PATIENCE)
+    page.wait_for_selector("#list >> text=second")
+
+
+def check_it_ends(started: subprocess.Popen[str], address: str, signum: signal.Signals, watched: Watched) -> None:
+    """While a page is open."""
+    page = watched.opened(address)
+    page.wait_for_selector("#live[data-state=live]")
+    started.send_signal(signum)
+    out, err = started.communicate(timeout=PATIENCE)
+    assert (started.returncode, out, err) == (0, "", "")
+
+
+def test_a_signal_ends_it(broker: Broker, watched: Watched) -> None:
     with console(broker.bootstrap_servers) as (started, address):
-        page = watched.opened(f"{address}/groups")
-        page.wait_for_selector("#live[data-state=live]")
-        started.send_signal(signum)
-        out, err = started.communicate(timeout=PATIENCE)
-        assert (started.returncode, out, err) == (0, "", "")
+        check_it_ends(started, f"{address}/groups", signal.SIGTERM, watched)
 
 
 def test_serve_starts_one_beside_the_broker_and_ends_it() -> None:
@@ -200,30 +234,10 @@ def read(address: str) -> str:
         return bytes(answer.read()).decode()
 
 
-def test_the_page_of_a_topic_has_its_configs_and_its_records_if_they_may_be_shown(watched: Watched) -> None:
-    with Broker(topics={"orders": 2}) as broker:
-        with Admin(broker.bootstrap_servers) as admin:
-            admin.set_configs("orders", {"retention.ms": "3600000"})
-        with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
-            producer.send("orders", b'{"id": 7}', key=b"<b>k</b>").result(PATIENCE)
-        with console(broker.bootstrap_servers) as (_, address):
-            page = watched.opened(f"{address}/topics/orders")
-            page.wait_for_selector("#list >> text=retention.ms")
-            assert "Last records" not in page.inner_text("#list")
-        with console(broker.bootstrap_servers, "--show-records") as (_, address):
-            page.goto(f"{address}/topics/orders")
-            page.wait_for_selector("#list >> text=<b>k</b>")
-            assert "JSON, 9 B" in page.inner_text("#list")
-            with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
-                producer.send("orders", b"second").result(PATIENCE)
-            page.wait_for_selector("#list >> text=second")
-    assert page.evaluate("window.violations") == []
-
-
-def test_a_token_is_asked_for(broker: Broker, tmp_path: Path) -> None:
+def test_a_token_is_asked_for_and_ctrl_c_ends_it(broker: Broker, tmp_path: Path, watched: Watched) -> None:
     file = tmp_path / "token"
     file.write_text("a-token-that-nobody-guesses\n", encoding="utf-8")
-    with console(broker.bootstrap_servers, "--token-file", str(file)) as (_, address):
+    with console(broker.bootstrap_servers, "--token-file", str(file)) as (started, address):
         bare, _, token = address.partition("/?token=")
         assert token == "a-token-that-nobody-guesses"
         with pytest.raises(HTTPError, match="401"):
@@ -231,6 +245,7 @@ def test_a_token_is_asked_for(broker: Broker, tmp_path: Path) -> None:
         asked = Request(f"{bare}/api/groups/none/timeline", headers={"Authorization": f"Bearer {token}"})
         with pytest.raises(HTTPError, match="404"):
             urlopen(asked, timeout=PATIENCE)
+        check_it_ends(started, address, signal.SIGINT, watched)
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import accumulate
 from typing import Any
+
+import pytest
 
 from bench.console import story as tale
 from equipoise.console.web.owners import Owners
@@ -106,18 +108,24 @@ class Browser:
         self.began = event["from"]
 
 
-def growing() -> Iterator[GroupView]:
-    """The told group, one rebalance after another."""
+# Where something else begins: the restart, another protocol, a lost host, the end. Between them are leaps.
+TURNS = [count for begin in (1, 20, 79, 99, 142) for count in range(begin, begin + 6)]
+EVERY = range(1, len(tale.told().rebalances) + 1)
+
+
+def growing(counts: Iterable[int]) -> Iterator[GroupView]:
+    """The told group with so many of its rebalances, and then so many."""
     story = tale.told()
     whole = tale.view(story)
-    for count in range(1, len(story.rebalances) + 1):
+    for count in counts:
         shown = tuple(story.rebalances[:count])
         yield replace(whole, rebalances=shown, as_of=Ms(shown[-1].at + 5), members=whole.members[:2])
 
 
-def test_events_make_the_same_picture_as_a_new_snapshot() -> None:
+@pytest.mark.parametrize("counts", [TURNS, pytest.param(EVERY, marks=pytest.mark.soak)], ids=["turns", "every"])
+def test_events_make_the_same_picture_as_a_new_snapshot(counts: Iterable[int]) -> None:
     owners = Owners()
-    views = growing()
+    views = growing(counts)
     last = picture(next(views), owners)
     for view in views:
         now = picture(view, owners)
