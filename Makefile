@@ -28,9 +28,9 @@ $(STAMP): pyproject.toml requirements.lock
 	$(BIN)/python -m compileall -q src proving bench
 	@touch $@
 
-# Drivers of Spark in tests start with half of the CPU time.
+# Drivers of Spark in tests start with half of the CPU time, or as ever where the file cannot be made.
 $(CLASSES): $(STAMP)
-	$(BIN)/python -m proving.spark_classes
+	-$(BIN)/python -m proving.spark_classes
 
 run: $(STAMP)
 	@home=$$(tools/java-home) && JAVA_HOME=$$home $(BIN)/equipoise demo
