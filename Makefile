@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.ready
+CLASSES := .venv/spark-classes.jsa
 # Test files run side by side: most of their time is waiting, so there are more workers than cores. Those of `make prove`
 # start Apache Kafka and Spark each.
 WORKERS ?= 4
@@ -27,10 +28,14 @@ $(STAMP): pyproject.toml requirements.lock
 	$(BIN)/python -m compileall -q src proving bench
 	@touch $@
 
+# Drivers of Spark in tests start with half of the CPU time, or as ever where the file cannot be made.
+$(CLASSES): $(STAMP)
+	-$(BIN)/python -m proving.spark_classes
+
 run: $(STAMP)
 	@home=$$(tools/java-home) && JAVA_HOME=$$home $(BIN)/equipoise demo
 
-test: $(STAMP)
+test: $(STAMP) $(CLASSES)
 	@tools/foreign-clients
 	$(BIN)/python -m pytest -rs -m "not soak and not kafka" -n $(WORKERS) $(BESIDE)
 
@@ -40,7 +45,7 @@ check: $(STAMP)
 
 # The same questions put to Apache Kafka and to us. Only files that have such tests are read: the others cost each
 # worker ten seconds.
-prove: kafka
+prove: kafka $(CLASSES)
 	@tools/foreign-clients
 	$(BIN)/python -m pytest -rs -m "kafka and not soak" -n $(PROVERS) $(BESIDE) \
 	  $$(grep -rl --include='test_*.py' 'mark\.kafka' tests)
@@ -69,7 +74,7 @@ bench: $(STAMP)
 	$(BIN)/python -m bench first-batch
 	$(BIN)/python -m bench scale
 
-soak: $(STAMP)
+soak: $(STAMP) $(CLASSES)
 	@tools/foreign-clients
 	$(BIN)/python -m pytest -m soak
 	EQUIPOISE_NEW_EXAMPLES=1 $(BIN)/python -m pytest -m "not soak and not kafka" -n 2 --dist loadfile $(PURE) $(HUNTS)

@@ -25,9 +25,9 @@ def kafka() -> Iterator[KafkaBroker]:
 
     Skipped, by name, where it cannot be had; a failure there if EQUIPOISE_REQUIRE_KAFKA=1.
     """
-    from proving.brokers import KafkaBroker
+    from proving.brokers import SOON_BACK, KafkaBroker
 
-    yield from _required(KafkaBroker, "Apache Kafka")
+    yield from _required(lambda: KafkaBroker(SOON_BACK), "Apache Kafka")
 
 
 @pytest.fixture(scope="session")

@@ -34,6 +34,11 @@ settings.load_profile("untimed")
 _LONGEST_FIRST = (
     "proving/test_spark_clusters.py",
     "proving/test_clusters.py",
+    "proving/test_scenarios.py",
+    "proving/test_consumer_conformance.py",
+    "proving/test_conformance.py",
+    "spark/test_on_a_cluster.py",
+    "client/transactions/test_kafka.py",
     "web/test_browser.py",
     "test_wheel.py",
     "spark/test_secrets.py",

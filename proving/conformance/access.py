@@ -47,6 +47,7 @@ SETTINGS: dict[str, object] = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": f"User:{ADMIN};User:ANONYMOUS",  # the controller's listener of Kafka has no users
     "group.initial.rebalance.delay.ms": 0,
+    "offsets.topic.num.partitions": 5,
 }
 _ANY = 1
 _PATIENCE_S = 60.0

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from equipoise.client import Admin
 from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from equipoise.wire.apis.k15_describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from proving.brokers import BrokerProcess, EquipoiseBroker, KafkaBroker
+from proving.brokers import SOON_BACK, BrokerProcess, EquipoiseBroker, KafkaBroker
 from proving.conformance.line import Line
 
 _POLL_S = 0.05
@@ -28,9 +28,7 @@ _KAFKA = {
     "group.coordinator.threads": 1,
     "group.coordinator.append.linger.ms": 0,
     "log.cleaner.enable": "false",
-    # It believes sooner that it is itself that comes back.
-    "broker.session.timeout.ms": 3000,
-    "broker.heartbeat.interval.ms": 300,
+    **SOON_BACK,
 }
 # Our additions change the timing, which is compared.
 _OURS = {"strict": "true", "flush": "never"}

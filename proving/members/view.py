@@ -61,10 +61,12 @@ def committed(bootstrap_servers: str, group: str) -> dict[Place, int]:
     asked = OffsetFetchRequestGroup(group_id=group, topics=None)
     request = OffsetFetchRequest(group_id=group, topics=None, groups=[asked])
     answer = _ask(bootstrap_servers, request, OffsetFetchResponse)
-    names = _names(bootstrap_servers)
     topics = [topic for found in answer.groups for topic in found.topics] or answer.topics
+    unnamed = {topic.topic_id for topic in topics if not topic.name}
+    if not unnamed <= _names.keys():
+        _learn_names(bootstrap_servers)
     return {
-        (topic.name or names[topic.topic_id], row.partition_index): row.committed_offset
+        (topic.name or _names[topic.topic_id], row.partition_index): row.committed_offset
         for topic in topics
         for row in topic.partitions
     }
@@ -100,9 +102,13 @@ def _fetch(bootstrap_servers: str, topic_id: bytes, partition: int, offset: int)
     return bytes(found.records)
 
 
-def _names(bootstrap_servers: str) -> dict[bytes, str]:
+_names: dict[bytes, str] = {}  # by topic id, of which no two are the same on any broker
+
+
+def _learn_names(bootstrap_servers: str) -> None:
+    """Of all topics, which takes long where there are many."""
     answer = _ask(bootstrap_servers, MetadataRequest(topics=None), MetadataResponse)
-    return {topic.topic_id: topic.name or "" for topic in answer.topics}
+    _names.update({topic.topic_id: topic.name or "" for topic in answer.topics})
 
 
 def _ask(bootstrap_servers: str, request: Message, response: type[Response]) -> Response:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from proving.brokers import EquipoiseBroker, KafkaBroker
+from proving.brokers import SOON_BACK, EquipoiseBroker, KafkaBroker
 from proving.scenarios.clients import ALL_CLIENTS
 from proving.scenarios.consumer_plays import ALL_SCENARIOS
 from proving.scenarios.matrix import Outcome, play_all
@@ -24,7 +24,7 @@ def play_on_both(
     told: Callable[[Outcome], None] = lambda _: None,
 ) -> list[Outcome]:
     """Unavailable: there is no Apache Kafka to be had."""
-    return play_all([EquipoiseBroker(SETTINGS), KafkaBroker(SETTINGS)], clients, scenarios, told)
+    return play_all([EquipoiseBroker(SETTINGS), KafkaBroker({**SETTINGS, **SOON_BACK})], clients, scenarios, told)
 
 
 def run(

@@ -62,14 +62,7 @@ class Stage:
     def create_topic(self, name: str, partitions: int = PARTITIONS) -> set[Place]:
         with Admin(self.fleet.bootstrap_servers) as admin:
             admin.create_topic(name, partitions)
-        self.members.wait_until(f"{name} has leaders", lambda: self._has_leaders(name))
         return places_of(name, partitions)
-
-    def _has_leaders(self, name: str) -> bool:
-        """Kafka says that a topic is created a moment before its metadata tells of it."""
-        with Admin(self.fleet.bootstrap_servers) as admin:
-            partitions = next((topic.partitions for topic in admin.topics() if topic.name == name), [])
-        return bool(partitions) and all(partition.leader_id >= 0 for partition in partitions)
 
     def add_partitions(self, total: int) -> set[Place]:
         with Admin(self.fleet.bootstrap_servers) as admin:

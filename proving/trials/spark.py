@@ -32,7 +32,8 @@ MEMBERS, SINK, PIPELINE, OFFICIAL = "members", "sink", "pipeline", "official con
 OFFICIAL_SINK = "official sink"
 EXACT = (MEMBERS, PIPELINE)  # a sink may repeat what a task had written that was killed
 APPS = ("queries", "pipeline")
-TRIGGER = "1 second"  # the queries share the cores with all processes of both clusters
+TRIGGER = "2 seconds"  # the queries share the cores with all processes of both clusters
+_RATE = 120  # records a second
 _END_S = 120.0
 _LATE, _CHANCES = "failed to connect back", 5
 _LAST_WORDS = 4000
@@ -137,7 +138,7 @@ def spark_through_faults(
     """Kills of executors, of a worker and of a broker, reassignments, elections."""
     topic = f"trial-{uuid.uuid4()}"
     kafka.create_topic(topic, PARTITIONS)
-    stage = SparkStage(spark, kafka, Writer(kafka.bootstrap_servers, topic, PARTITIONS), [], tell)
+    stage = SparkStage(spark, kafka, Writer(kafka.bootstrap_servers, topic, PARTITIONS, rate=_RATE), [], tell)
     with ExitStack() as stack, stage.writer:
         for name in apps:  # one after the other: Spark waits 10 s for a Python process, and no longer
             app, readers = _MAKERS[name](kafka, spark, home, topic)

@@ -15,7 +15,7 @@ from proving.trials.writing import Writer, read_log
 
 PARTITIONS = 6
 _PATIENCE_S = 600.0  # on a busy machine; on a quiet one nobody needs a minute
-_LOOK_AGAIN_S = 0.05
+_LOOK_AGAIN_S = 0.1  # a look at what Spark has written costs milliseconds
 
 
 class Reader(ABC):

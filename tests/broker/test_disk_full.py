@@ -18,7 +18,8 @@ from tests.broker.rawclient import RawClient
 from tests.broker.test_offsets import delete_records
 from tests.broker.test_topic_configs import SET, change
 from tests.broker.test_topics import grow
-from tests.crash.served import RLIM_INFINITY, ServedBroker
+from tests.crash.served import RLIM_INFINITY
+from tests.crash.warm import WarmBroker
 from tests.spec.requests import commit, join
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of another process are set by Linux's prlimit")
@@ -39,13 +40,13 @@ def fill(client: RawClient, topic: str = "t") -> list[int]:
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[ServedBroker]:
-    with ServedBroker(tmp_path / "data", tmp_path / "log") as broker:
+def served(tmp_path: Path) -> Iterator[WarmBroker]:
+    with WarmBroker(tmp_path / "data", tmp_path / "log") as broker:
         yield broker
         assert "Traceback" not in broker.log.read_text()
 
 
-def test_records_that_do_not_fit_are_refused_until_there_is_room(served: ServedBroker) -> None:
+def test_records_that_do_not_fit_are_refused_until_there_is_room(served: WarmBroker) -> None:
     with RawClient(served.address) as client, RawClient(served.address) as other:
         create_topic(client, partitions=2)
         append(client, b"elsewhere", partition=1)
@@ -61,7 +62,7 @@ def test_records_that_do_not_fit_are_refused_until_there_is_room(served: ServedB
         assert values == [VALUE] * len(acknowledged) + [b"room again"]
 
 
-def test_one_line_when_the_disk_is_full_and_one_when_it_is_not(served: ServedBroker) -> None:
+def test_one_line_when_the_disk_is_full_and_one_when_it_is_not(served: WarmBroker) -> None:
     with RawClient(served.address) as client:
         create_topic(client)
         served.limit_file_size(10_500)
@@ -78,7 +79,7 @@ def test_one_line_when_the_disk_is_full_and_one_when_it_is_not(served: ServedBro
     assert "21 refusals" in ended
 
 
-def test_nothing_acknowledged_is_lost_when_a_full_broker_is_killed(served: ServedBroker) -> None:
+def test_nothing_acknowledged_is_lost_when_a_full_broker_is_killed(served: WarmBroker) -> None:
     with RawClient(served.address) as client:
         create_topic(client)
         served.limit_file_size(10_500)
@@ -90,7 +91,7 @@ def test_nothing_acknowledged_is_lost_when_a_full_broker_is_killed(served: Serve
         assert append(client, b"next") == len(acknowledged)
 
 
-def test_every_request_that_writes_has_its_error(served: ServedBroker) -> None:
+def test_every_request_that_writes_has_its_error(served: WarmBroker) -> None:
     with RawClient(served.address) as client:
         create_topic(client)
         append(client, b"before")
@@ -130,7 +131,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_disk_that_is_really_full(small_disk: Path, tmp_path: Path) -> None:
-    with ServedBroker(small_disk / "data", tmp_path / "log") as served, RawClient(served.address) as client:
+    with WarmBroker(small_disk / "data", tmp_path / "log") as served, RawClient(served.address) as client:
         for name in ("kept", "given-up"):
             create_topic(client, name)
         append(client, bytes(400_000), topic="given-up")
@@ -148,7 +149,7 @@ def test_a_disk_that_is_really_full(small_disk: Path, tmp_path: Path) -> None:
 def test_groups_and_housekeeping_do_not_repeat_what_is_known(tmp_path: Path) -> None:
     """A full disk with a group at work and topics to compact and to expire: some lines, however long it lasts."""
     settings = {"log.cleaner.backoff.ms": 5, "log.retention.check.interval.ms": 5, "offsets.topic.num.partitions": 1}
-    with ServedBroker(tmp_path / "data", tmp_path / "log", settings) as served, RawClient(served.address) as client:
+    with WarmBroker(tmp_path / "data", tmp_path / "log", settings) as served, RawClient(served.address) as client:
         create_topic(client, configs={"retention.ms": "1"})
         append(client, b"expired", timestamp=1)
         append(client, b"a commit before", topic="t")

@@ -9,7 +9,8 @@ import pytest
 from equipoise.broker.first_users import parse_first_users
 from equipoise.client import Admin
 from equipoise.wire.errors import UsageError
-from tests.crash.served import ServedBroker, run_serve
+from tests.crash.served import run_serve
+from tests.crash.warm import WarmBroker
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_a_file_of_them(tmp_path: Path) -> None:
 def test_they_are_there_at_the_first_start_and_a_later_password_stays(tmp_path: Path) -> None:
     file = tmp_path / "users"
     file.write_text("SCRAM-SHA-256=[name=admin,password=first]\n")
-    broker = ServedBroker(tmp_path / "data", tmp_path / "log", arguments=["--add-scram", f"@{file}"])
+    broker = WarmBroker(tmp_path / "data", tmp_path / "log", arguments=["--add-scram", f"@{file}"])
     with broker, Admin(broker.address) as admin:
         assert admin.users() == [("admin", {"SCRAM-SHA-256": 4096})]
         admin.set_password("admin", "second", iterations=5000)

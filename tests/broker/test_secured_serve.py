@@ -18,7 +18,7 @@ from equipoise.wire.errors import ErrorCode
 from tests.broker.conftest import eventually
 from tests.broker.rawclient import RawClient
 from tests.broker.secured import authority, context
-from tests.crash.served import ServedBroker
+from tests.crash.warm import WarmBroker
 
 Settings = dict[str, object]
 
@@ -35,19 +35,19 @@ def users(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def served(tmp_path: Path, users: Path) -> Iterator[ServedBroker]:
+def served(tmp_path: Path, users: Path) -> Iterator[WarmBroker]:
     first = tmp_path / "first"
     first.write_text("SCRAM-SHA-512=[name=admin,password=first-secret]\n")
     arguments = ["--tls", "--users", str(users), "--add-scram", f"@{first}"]
     quick = {"group.initial.rebalance.delay.ms": 0}
-    with ServedBroker(tmp_path / "data", tmp_path / "log", quick, arguments) as broker:
+    with WarmBroker(tmp_path / "data", tmp_path / "log", quick, arguments) as broker:
         yield broker
         said = broker.log.read_text()
         assert "Traceback" not in said
         assert "-secret" not in said
 
 
-def client_settings(served: ServedBroker, user: str, password: str, mechanism: str) -> Settings:
+def client_settings(served: WarmBroker, user: str, password: str, mechanism: str) -> Settings:
     return {
         "bootstrap.servers": served.address,
         "security.protocol": "SASL_SSL",
@@ -58,13 +58,13 @@ def client_settings(served: ServedBroker, user: str, password: str, mechanism: s
     }
 
 
-def admin(served: ServedBroker, user: str, password: str, mechanism: str) -> Admin:
+def admin(served: WarmBroker, user: str, password: str, mechanism: str) -> Admin:
     settings = client_settings(served, user, password, mechanism)
     names = {name.replace(".", "_"): value for name, value in settings.items() if name != "bootstrap.servers"}
     return Admin(served.address, **names)  # type: ignore[arg-type]
 
 
-def round_trip(served: ServedBroker, user: str, password: str, mechanism: str) -> None:
+def round_trip(served: WarmBroker, user: str, password: str, mechanism: str) -> None:
     """Our client and confluent-kafka write a record each, and read both."""
     settings = client_settings(served, user, password, mechanism)
     topic = f"{user}-{mechanism}"
@@ -98,13 +98,13 @@ def _read(some: Callable[[], list[bytes | None]]) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_a_user_of_the_file_logs_in(served: ServedBroker, mechanism: str) -> None:
+def test_a_user_of_the_file_logs_in(served: WarmBroker, mechanism: str) -> None:
     round_trip(served, "alice", "alice-secret", mechanism)
     with pytest.raises(AuthenticationError):
         admin(served, "alice", "guess-secret", mechanism)
 
 
-def test_the_first_user_logs_in_and_makes_another(served: ServedBroker) -> None:
+def test_the_first_user_logs_in_and_makes_another(served: WarmBroker) -> None:
     """By --add-scram, and by AlterUserScramCredentials."""
     round_trip(served, "admin", "first-secret", "SCRAM-SHA-512")
     with admin(served, "admin", "first-secret", "SCRAM-SHA-512") as first:
@@ -138,7 +138,7 @@ def test_sighup_takes_certificates_and_users_into_use(tmp_path: Path, users: Pat
     old.cert_chain_pems[0].write_to_path(chain)
     old.private_key_pem.write_to_path(key)
     settings = {"ssl.keystore.location": "", "ssl.certificate.location": chain, "ssl.key.location": key}
-    served = ServedBroker(tmp_path / "data", tmp_path / "log", settings, ["--tls", "--users", str(users)])
+    served = WarmBroker(tmp_path / "data", tmp_path / "log", settings, ["--tls", "--users", str(users)])
 
     def is_let_in(password: str) -> bool:
         with RawClient(served.address, tls=context()) as client:

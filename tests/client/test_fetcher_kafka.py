@@ -12,7 +12,7 @@ from equipoise.client import Admin
 from equipoise.client.consumer.config import EARLIEST, LATEST
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.records.batch import Codec
-from proving.brokers import KafkaBroker
+from proving.brokers import SOON_BACK, KafkaBroker
 from tests.client.reader import offsets_of, reader, run
 from tests.client.records import numbered, produce
 from tests.client.test_fetcher import delete_before
@@ -111,7 +111,7 @@ def test_a_broker_that_is_killed_and_comes_back() -> None:
             for partition in partitions:
                 assert offsets_of(taken, partition) == list(range(1000))
 
-    with KafkaBroker({"broker.session.timeout.ms": 3000, "broker.heartbeat.interval.ms": 300}) as broker:
+    with KafkaBroker(SOON_BACK) as broker:
         create(broker, "fetch-restart", 2)
         for number in range(2):
             produce(broker.bootstrap_servers, "fetch-restart", number, numbered(1000), per_batch=50)

@@ -15,7 +15,7 @@ from equipoise import Admin, AsyncProducer, Broker, Consumer, ConsumerRecord, Pr
 from equipoise.client.producer.partitioner import StickyPartitioner, murmur2, partition_for_key
 from equipoise.errors import EquipoiseError, ErrorCode, KafkaConnectionError, KafkaError, UsageError
 from equipoise.server_process import free_port
-from proving.brokers import EquipoiseBroker, KafkaBroker
+from proving.brokers import SOON_BACK, EquipoiseBroker, KafkaBroker
 from tests.client.writing import Reachable
 from tests.interop.lossy import LossyProxy
 
@@ -345,7 +345,7 @@ def test_a_broker_that_is_killed_and_comes_back_has_every_record_once() -> None:
 
 @pytest.mark.kafka
 def test_apache_kafka_killed_and_back_has_every_record_once() -> None:
-    with KafkaBroker({"broker.session.timeout.ms": 3000, "broker.heartbeat.interval.ms": 300}) as broker:
+    with KafkaBroker(SOON_BACK) as broker:
         _send_while_killed(broker)
 
 

@@ -23,7 +23,7 @@ from proving.members.hosts import Membership
 from tests.broker.calls import create_topic, read_partition
 from tests.broker.conftest import eventually
 from tests.broker.rawclient import RawClient
-from tests.crash.served import ServedBroker
+from tests.crash.warm import WarmBroker
 from tests.interop.groups import SETTINGS, Fleet
 
 GROUP = "group"
@@ -38,12 +38,12 @@ class Restartable:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._served = ServedBroker(directory / "data", directory / "log")
+        self._served = WarmBroker(directory / "data", directory / "log")
         self.address = self._served.address
 
     def start(self, **settings: object) -> None:
         named = {name.replace("_", "."): value for name, value in settings.items()}
-        self._served = ServedBroker(self._directory / "data", self._directory / "log", {**SETTINGS, **named})
+        self._served = WarmBroker(self._directory / "data", self._directory / "log", {**SETTINGS, **named})
         self._served.address = self.address
         self._served.start()
         eventually(self._is_loaded, "the group is loaded")
@@ -53,7 +53,8 @@ class Restartable:
         return bool(group.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def kill(self) -> None:
-        self._served.kill()
+        """Another one may take its place, with other settings."""
+        self._served.close()
 
     # -- what there is to see from outside
 

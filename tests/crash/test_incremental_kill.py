@@ -16,7 +16,7 @@ from tests.broker.calls import create_topic
 from tests.broker.conftest import eventually
 from tests.broker.rawclient import RawClient
 from tests.broker.test_incremental_groups import GROUP, PARTITIONS, SETTINGS, TOPIC, Classic, Town, settle
-from tests.crash.served import ServedBroker
+from tests.crash.warm import WarmBroker
 from tests.spec.requests import describe
 
 FEWEST_ACTIONS = 7  # of a move: who joins, who is told, who gives up, who gets
@@ -27,7 +27,7 @@ class ServedTown(Town):
     """A broker as a process, with real time."""
 
     def __init__(self, directory: Path) -> None:
-        self._served = ServedBroker(directory / "data", directory / "log", SETTINGS).start()
+        self._served = WarmBroker(directory / "data", directory / "log", SETTINGS).start()
         self._open = ExitStack()
         create_topic(self.client(), TOPIC, PARTITIONS)
 
@@ -39,7 +39,7 @@ class ServedTown(Town):
 
     def close(self) -> None:
         self._open.close()
-        self._served.kill()
+        self._served.close()
 
     def kill_and_start(self) -> None:
         self._served.kill()

@@ -16,7 +16,7 @@ from equipoise.wire.records.build import Record
 from tests.broker.calls import create_topic, read_partition
 from tests.broker.conftest import eventually
 from tests.broker.rawclient import RawClient
-from tests.crash.served import ServedBroker
+from tests.crash.warm import WarmBroker
 from tests.crash.workload import Ledger, Workload
 
 PARTITIONS = 3
@@ -24,8 +24,8 @@ LONGEST_LIFE = 0.3  # seconds from the first acknowledgements of a round to its 
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[ServedBroker]:
-    with ServedBroker(tmp_path / "data", tmp_path / "log") as served:
+def broker(tmp_path: Path) -> Iterator[WarmBroker]:
+    with WarmBroker(tmp_path / "data", tmp_path / "log") as served:
         yield served
         assert "Traceback" not in served.log.read_text()
 
@@ -58,7 +58,7 @@ def check_once_and_in_order(found: list[tuple[str, int, list[Record]]], workload
             assert values == workload.sent[partition][: len(values)]
 
 
-def hunt(broker: ServedBroker, moments: random.Random, rounds: int) -> None:
+def hunt(broker: WarmBroker, moments: random.Random, rounds: int) -> None:
     ledger = Ledger()
     once = Workload(broker.address, "once", PARTITIONS, ledger, idempotent=True)
     plain = Workload(broker.address, "plain", PARTITIONS, ledger, idempotent=False)
@@ -98,11 +98,11 @@ def hunt(broker: ServedBroker, moments: random.Random, rounds: int) -> None:
         assert {record.value for record in records} == set(workload.sent[partition])
 
 
-def test_twenty_kills_lose_nothing_and_double_nothing(broker: ServedBroker, moments: random.Random) -> None:
+def test_twenty_kills_lose_nothing_and_double_nothing(broker: WarmBroker, moments: random.Random) -> None:
     hunt(broker, moments, rounds=20)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-def test_a_thousand_kills(broker: ServedBroker, moments: random.Random) -> None:
+def test_a_thousand_kills(broker: WarmBroker, moments: random.Random) -> None:
     hunt(broker, moments, rounds=1000)

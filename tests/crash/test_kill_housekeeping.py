@@ -16,8 +16,8 @@ from equipoise.wire.errors import ErrorCode
 from tests.broker.calls import batch_of, create_topic, delete_topic, produce, read_partition
 from tests.broker.conftest import eventually
 from tests.broker.rawclient import RawClient
-from tests.crash.served import ServedBroker
 from tests.crash.test_kill import LONGEST_LIFE
+from tests.crash.warm import WarmBroker
 from tests.crash.workload import Ledger
 
 ROUNDS = [4, pytest.param(300, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])]
@@ -45,7 +45,7 @@ class Life(threading.Thread):
             self.failure = failure
 
 
-def live_and_die(broker: ServedBroker, moments: random.Random, work: Callable[[RawClient], None]) -> None:
+def live_and_die(broker: WarmBroker, moments: random.Random, work: Callable[[RawClient], None]) -> None:
     """One life of the broker: some work, then SIGKILL at a random moment, then a new start."""
     life = Life(broker.address, work)
     life.start()
@@ -91,7 +91,7 @@ class Compacted:
 def test_killed_while_it_compacts(tmp_path: Path, moments: random.Random, rounds: int) -> None:
     work = Compacted(moments)
     settings = {"log.cleaner.backoff.ms": 5, "log.cleaner.min.cleanable.ratio": 0}
-    with ServedBroker(tmp_path / "data", tmp_path / "log", settings) as broker:
+    with WarmBroker(tmp_path / "data", tmp_path / "log", settings) as broker:
         with RawClient(broker.address) as client:
             create_topic(client, "compacted", configs={"cleanup.policy": "compact", "internal.segment.bytes": "1000"})
         for _ in range(rounds):
@@ -140,7 +140,7 @@ class Topics:
 def test_killed_while_topics_come_and_go(tmp_path: Path, moments: random.Random, rounds: int) -> None:
     work = Topics(moments)
     data = tmp_path / "data"
-    with ServedBroker(data, tmp_path / "log", {"internal.log.segment.bytes": 100}) as broker:
+    with WarmBroker(data, tmp_path / "log", {"internal.log.segment.bytes": 100}) as broker:
         for _ in range(rounds):
             live_and_die(broker, moments, work.come_or_go)
             with RawClient(broker.address) as client:

@@ -32,7 +32,7 @@ from equipoise.wire.schema import Message
 from tests.broker.calls import create_topic
 from tests.broker.conftest import eventually
 from tests.broker.rawclient import RawClient
-from tests.crash.served import ServedBroker
+from tests.crash.warm import WarmBroker
 
 GROUP, TOPIC, PARTITIONS = "group", "topic", 6
 SETTINGS = {
@@ -49,7 +49,7 @@ class Killed:
     """A broker that is killed at every step, at a moment of `MOMENTS`."""
 
     def __init__(self, directory: Path, moment: str) -> None:
-        self._served = ServedBroker(directory / "data", directory / "log", SETTINGS)
+        self._served = WarmBroker(directory / "data", directory / "log", SETTINGS)
         self._moment = moment
         self._was_lost = False  # the last answer: the next one is read
         self.is_killing = False
@@ -64,7 +64,7 @@ class Killed:
         try:
             yield self
         finally:
-            self._served.kill()
+            self._served.close()
 
     def call(self, request: Message, version: int) -> Any:
         """None: the broker was killed, and whether it has done what was asked is not known."""

@@ -11,7 +11,7 @@ import pytest
 from equipoise.wire.apis.k50_describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from equipoise.wire.apis.k51_alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from tests.broker.rawclient import RawClient
-from tests.crash.served import ServedBroker
+from tests.crash.warm import WarmBroker
 from tests.security.test_credentials import deletion, upsertion
 
 KILLS = [4, pytest.param(100, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])]
@@ -61,7 +61,7 @@ def kept(address: str) -> dict[str, int]:
     return {one.user: one.credential_infos[0].iterations for one in results}
 
 
-def change_until_killed(broker: ServedBroker, changes: list[Changes], moments: random.Random) -> None:
+def change_until_killed(broker: WarmBroker, changes: list[Changes], moments: random.Random) -> None:
     threads = [threading.Thread(target=one.run, args=(broker.address,)) for one in changes]
     aims = [one.count + moments.randrange(1, 40) for one in changes]
     for thread in threads:
@@ -81,7 +81,7 @@ def test_acknowledged_changes_survive_every_kill(
 ) -> None:
     """The second time with many small segments, and compaction all the while."""
     changes = [Changes(f"user-{number}") for number in range(USERS)]
-    broker = ServedBroker(tmp_path / "data", tmp_path / "log", settings)
+    broker = WarmBroker(tmp_path / "data", tmp_path / "log", settings)
     for _ in range(kills):
         broker.start()
         found = kept(broker.address)

@@ -7,6 +7,7 @@ with WarmBroker(data, log) as broker:
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import pkgutil
@@ -22,7 +23,7 @@ from tests.crash.served import Running, ServedBroker
 
 
 class Nursery:
-    """The process that forks: one broker at a time."""
+    """The process that forks: one broker at a time. It ends with this process."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] = GuardedProcess(
@@ -32,6 +33,7 @@ class Nursery:
             text=True,
             env={**os.environ, **with_tree()},
         )
+        atexit.register(self.close)
 
     @property
     def stdout(self) -> IO[str]:
@@ -67,20 +69,24 @@ class Child(Running):
         return int(status)
 
 
+_IDLE: list[Nursery] = []  # those of brokers that are closed: the next one need not load anything again
+
+
 class WarmBroker(ServedBroker):
-    """A ServedBroker whose every start is a fork."""
+    """A ServedBroker whose every start is a fork. Once closed, it may be started again."""
 
     _nursery: Nursery | None = None
 
     def launch(self, arguments: list[str]) -> Running:
         if self._nursery is None:
-            self._nursery = Nursery()
+            self._nursery = _IDLE.pop() if _IDLE else Nursery()
         return Child(self._nursery, arguments, str(self.log))
 
     def close(self) -> None:
         super().close()
         if self._nursery is not None:
-            self._nursery.close()
+            _IDLE.append(self._nursery)
+            self._nursery = None
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ from equipoise.wire.apis.k68_consumer_group_heartbeat import ConsumerGroupHeartb
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.offsets_records import CoordinatorRecord, decode_record, encode_key, encode_value
 from equipoise.wire.records.build import Record
-from proving.brokers import BrokerProcess, EquipoiseBroker, KafkaBroker
+from proving.brokers import SOON_BACK, BrokerProcess, EquipoiseBroker, KafkaBroker
 from proving.moving import OFFSETS_TOPIC, adopt_logs, copy_groups, read_topic
 from proving.tools import Tools
 from tests.broker.rawclient import RawClient
@@ -43,7 +43,6 @@ SETTINGS = {
     "offsets.topic.num.partitions": 3,
     "offsets.retention.check.interval.ms": 300,
 }
-SOON_BACK = {"broker.session.timeout.ms": 3000, "broker.heartbeat.interval.ms": 300}  # after a kill
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 GROUPS = ("stable", "replaced", "left", "preparing", "completing", "commits", "deleted", "expired", "real")
 SECONDS = 60.0
@@ -190,7 +189,7 @@ def group_records(records: dict[int, list[Record]]) -> list[CoordinatorRecord]:
 @pytest.fixture(scope="module")
 def written() -> Iterator[Written]:
     with ExitStack() as stack:
-        kafka = stack.enter_context(needed(lambda: KafkaBroker(SETTINGS | SOON_BACK)))
+        kafka = stack.enter_context(needed(lambda: KafkaBroker({**SETTINGS, **SOON_BACK})))
         address = kafka.bootstrap_servers
         with Admin(address) as admin:
             for topic, partitions in {"orders": 3, "mixed": 1, "news": 1}.items():
@@ -280,7 +279,7 @@ def moved_back(written: Written) -> Iterator[MovedBack]:
         member.move_to(written.ours.bootstrap_servers)
         assert member.heartbeat() == ErrorCode.NONE
     assert written.stable.members[1].commit("orders", {2: 42}, "from Equipoise") == {ErrorCode.NONE}
-    with needed(lambda: KafkaBroker(SETTINGS | SOON_BACK)) as kafka:
+    with needed(lambda: KafkaBroker({**SETTINGS, **SOON_BACK})) as kafka:
         with Admin(kafka.bootstrap_servers) as admin:
             for topic, partitions in {"orders": 3, "mixed": 1, "news": 1}.items():
                 admin.create_topic(topic, partitions)

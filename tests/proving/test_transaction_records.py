@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from equipoise.client import Admin
 from equipoise.wire.errors import ErrorCode
-from proving.brokers import BrokerProcess, EquipoiseBroker, KafkaBroker
+from proving.brokers import SOON_BACK, BrokerProcess, EquipoiseBroker, KafkaBroker
 from proving.moving import COORDINATORS, adopt_logs, give_logs
 from tests.broker.rawclient import RawClient
 from tests.broker.txn_calls import committed
@@ -128,7 +128,7 @@ def test_our_broker_reads_what_kafka_has_written() -> None:
 
 def test_kafka_reads_what_our_broker_has_written() -> None:
     """Kafka makes the topics; their records are ours."""
-    with needed(lambda: KafkaBroker(SETTINGS)) as kafka, EquipoiseBroker(SETTINGS) as ours:
+    with needed(lambda: KafkaBroker({**SETTINGS, **SOON_BACK})) as kafka, EquipoiseBroker(SETTINGS) as ours:
         alive = [play(ours.bootstrap_servers), play(kafka.bootstrap_servers)]
         ours.kill()
         kafka.kill()

@@ -34,6 +34,7 @@ class Application:
         self._options |= {name.replace("__", "."): value for name, value in options.items()}
         self._process: subprocess.Popen[str] | None = None
         self._runs = 0
+        self._known: dict[tuple[str, int, int], list[Place]] = {}
         home.mkdir()
 
     def start(self, **given: Any) -> Application:
@@ -152,9 +153,16 @@ class Application:
 
     @property
     def places(self) -> Counter[Place]:
-        files = [one.read_text() for one in (self.home / "out").glob("*.json")]
-        rows = [json.loads(line) for text in files for line in text.splitlines()]
-        return Counter((row["topic"], row["partition"], row["offset"]) for row in rows)
+        return Counter(place for file in (self.home / "out").glob("*.json") for place in self._places(file))
+
+    def _places(self, file: Path) -> list[Place]:
+        """A file appears whole, and is read once."""
+        found = file.stat()
+        version = file.name, found.st_ino, found.st_mtime_ns
+        if version not in self._known:
+            rows = [json.loads(line) for line in file.read_text().splitlines()]
+            self._known[version] = [(row["topic"], row["partition"], row["offset"]) for row in rows]
+        return self._known[version]
 
     def wait(self, what: str, is_true: Any) -> None:
         until(what, lambda: is_true() or not self.is_running)

@@ -20,7 +20,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from equipoise.spark.settings import python_program, tuned
+from proving.spark_classes import driver_options
 from tests.spark.starting import Query
+
+TRIGGER = "300 milliseconds"  # one batch after the other would take a processor, for as long as anybody waits
 
 
 def main(given: dict[str, Any]) -> None:
@@ -37,9 +40,8 @@ def main(given: dict[str, Any]) -> None:
     else:
         writer = frame.writeStream.foreachBatch(sink(given, running))
     writer = writer.option("checkpointLocation", checkpoint)
-    if given.get("available_now"):
-        writer = writer.trigger(availableNow=True)
-    query = Query(writer.start)
+    often = {"availableNow": True} if given.get("available_now") else {"processingTime": TRIGGER}
+    query = Query(writer.trigger(**often).start)
     running.append(query)
     print("started", flush=True)
     threading.Thread(target=stop_when_told, args=[query], daemon=True).start()
@@ -54,7 +56,7 @@ def session(given: dict[str, Any]) -> Any:
     settings = {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": driver_options(),
         "spark.sql.shuffle.partitions": "1",
         "spark.local.dir": given["home"],
         "spark.sql.warehouse.dir": given["home"],

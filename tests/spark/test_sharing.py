@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -126,7 +126,7 @@ def members_of_848(servers: str) -> list[str]:
 class Flow:
     """A steady flow of records, in a thread of its own."""
 
-    def __init__(self, servers: str, per_second: int = 300) -> None:
+    def __init__(self, servers: str, per_second: int) -> None:
         self.written: Counter[int] = Counter()
         self._pause = 1 / per_second
         self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 5, "log_level": 0})
@@ -156,16 +156,27 @@ class Flow:
 
 
 class Sharing:
-    def __init__(self, servers: str, home: Path, seed: int, *, protocol: str = "classic") -> None:
+    """`applications`: the names of those of Spark."""
+
+    def __init__(
+        self,
+        servers: str,
+        home: Path,
+        seed: int,
+        *,
+        protocol: str = "classic",
+        applications: Sequence[str] = ("a", "b"),
+        per_second: int = 60,
+    ) -> None:
         self.random = random.Random(seed)
         self._servers, self._protocol = servers, protocol
         with Admin(servers) as admin:
             admin.create_topic("t", PARTITIONS)
         options = {"startingOffsets": "earliest", "group__id": "g", **OF_PROTOCOL[protocol]}
-        self.applications = [Application(home / name, servers, **options) for name in ("a", "b")]
+        self.applications = [Application(home / name, servers, **options) for name in applications]
         self.plain = Plain(home / "plain", servers, *([str(SESSION_MS)] if protocol == "classic" else []))
         self.all: list[Application | Plain] = [*self.applications, self.plain]
-        self.flow = Flow(servers)
+        self.flow = Flow(servers, per_second)
 
     def seen(self) -> Counter[Place]:
         return sum((one.places for one in self.all), Counter[Place]())
@@ -233,33 +244,35 @@ class Sharing:
 @pytest.fixture
 def sharing(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Sharing]:
     with EquipoiseBroker({"group.initial.rebalance.delay.ms": 0}) as broker:
-        shared = Sharing(broker.bootstrap_servers, tmp_path, request.param)
+        seed, per_second = request.param
+        shared = Sharing(broker.bootstrap_servers, tmp_path, seed, per_second=per_second)
         yield shared
         shared.close()
 
 
 def run_briefly(sharing: Sharing) -> None:
-    """All three, then one is killed, then one leaves, which leaves one."""
+    """All of them, then one is killed, then others leave, which leaves one."""
     for one in sharing.all:
         one.start()
     sharing.until_all_read(*sharing.all)
-    victim, leaver, survivor = sharing.random.sample(sharing.all, 3)
+    victim, *others = sharing.random.sample(sharing.all, len(sharing.all))
     victim.kill()
-    sharing.until_all_read(leaver, survivor)
-    leaver.stop()
-    sharing.until_all_read(survivor)
+    sharing.until_all_read(*others)
+    for leaver in others[:-1]:
+        leaver.stop()
+        sharing.until_all_read(others[-1])
     sharing.finish()
 
 
 @pytest.mark.timeout(1_800)
-@pytest.mark.parametrize("sharing", [1], indirect=True)
+@pytest.mark.parametrize("sharing", [(1, 60)], indirect=True, ids=["1"])
 def test_sharing(sharing: Sharing) -> None:
     run_briefly(sharing)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(1_800)
-@pytest.mark.parametrize("sharing", [1, 2, 3], indirect=True)
+@pytest.mark.parametrize("sharing", [(seed, 300) for seed in (1, 2, 3)], indirect=True)
 def test_sharing_for_two_minutes(sharing: Sharing) -> None:
     for one in sharing.all:
         one.start()
@@ -282,20 +295,21 @@ def test_sharing_on_kafka(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(1_800)
-def test_sharing_with_the_consumer_protocol(tmp_path: Path) -> None:
+@pytest.mark.parametrize("applications", [["a"], pytest.param(["a", "b"], marks=pytest.mark.soak)])
+def test_sharing_with_the_consumer_protocol(tmp_path: Path, applications: list[str]) -> None:
     with EquipoiseBroker(CONSUMER_GROUPS) as broker:
-        share_with_the_consumer_protocol(broker.bootstrap_servers, tmp_path)
+        share_with_the_consumer_protocol(broker.bootstrap_servers, tmp_path, applications)
 
 
 @pytest.mark.kafka
 @pytest.mark.timeout(1_800)
 def test_sharing_with_the_consumer_protocol_on_kafka(tmp_path: Path) -> None:
     with needed(lambda: KafkaBroker(CONSUMER_GROUPS)) as kafka:
-        share_with_the_consumer_protocol(kafka.bootstrap_servers, tmp_path)
+        share_with_the_consumer_protocol(kafka.bootstrap_servers, tmp_path, ["a", "b"])
 
 
-def share_with_the_consumer_protocol(servers: str, home: Path) -> None:
-    shared = Sharing(servers, home, seed=5, protocol="consumer")
+def share_with_the_consumer_protocol(servers: str, home: Path, applications: list[str]) -> None:
+    shared = Sharing(servers, home, seed=5, protocol="consumer", applications=applications)
     try:
         run_briefly(shared)
     finally:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from equipoise.spark.warming import ONE_ROW, warm_up
+from proving.spark_classes import driver_options
 
 OURS = 'sorted(name for name in sys.modules if name.split(".")[0] in ("equipoise", "numpy", "pyarrow", "pandas"))'
 CREATE = """
@@ -83,15 +84,16 @@ def test_a_session_that_has_ended_is_no_matter(caplog: pytest.LogCaptureFixture)
 
 
 SHORT = """
-import logging
+import logging, sys
 from equipoise.spark.pipeline.spark_session import SparkApplication, spark_session
 logging.basicConfig(level="WARNING")
-with spark_session(SparkApplication(name="short", master="local[1]", settings={}), print) as spark:
+settings = {"spark.driver.extraJavaOptions": sys.argv[1]}
+with spark_session(SparkApplication(name="short", master="local[1]", settings=settings), print) as spark:
     print(spark.range(3).count())
 """
 
 
 def test_a_session_may_end_before_it_is_warm() -> None:
-    ended = subprocess.run([sys.executable, "-c", SHORT], capture_output=True, text=True, check=True)
+    ended = subprocess.run([sys.executable, "-c", SHORT, driver_options()], capture_output=True, text=True, check=True)
     assert "3" in ended.stdout.splitlines()
     assert ended.stderr == ""

@@ -17,7 +17,7 @@ from equipoise.spark.sink.options import SinkOptions
 from equipoise.spark.sink.writing import write
 from equipoise.wire.errors import KafkaError, UsageError
 from equipoise.wire.records.arrow import SCHEMA
-from proving.brokers import BrokerProcess, EquipoiseBroker, KafkaBroker
+from proving.brokers import SOON_BACK, BrokerProcess, EquipoiseBroker, KafkaBroker
 from proving.members.confluent_kafka_member import row_of
 from proving.trials.writing import end_offset
 from tests.client.writing import Reachable
@@ -316,7 +316,6 @@ def test_apache_kafka_takes_the_same_batches(kafka: KafkaBroker, codec: str) -> 
 
 @pytest.mark.kafka
 def test_apache_kafka_killed_and_back_has_every_row_once() -> None:
-    settings = {"broker.session.timeout.ms": 3000, "broker.heartbeat.interval.ms": 300}
-    with KafkaBroker(settings) as broker:
+    with KafkaBroker(SOON_BACK) as broker:
         write_while_killed(broker, 40_000)
         assert_once_and_in_order(read(broker), 40_000)

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,19 +19,9 @@ from equipoise.console.main import run
 from equipoise.server_process import free_port
 from equipoise.wire.errors import EquipoiseError, UsageError
 from equipoise.zookeeper.server import ZooKeeperServer, ZooKeeperUnavailable
-from equipoise.zookeeper.session import open_client
 from tests.zookeeper.town import connected
 
 PATIENCE_S = 60
-
-
-def test_nodes_survive_a_kill(tmp_path: Path) -> None:
-    with ZooKeeperServer(data=tmp_path) as server, connected(server.connect) as client:
-        client.create("/here", b"still")
-        server.kill()
-        server.start()
-        assert KazooRetry(max_tries=-1, max_delay=0.5)(client.get, "/here")[0] == b"still"
-        assert server.packets_received() > 0
 
 
 def test_the_command_serves_quietly_until_it_is_told_to_end(tmp_path: Path) -> None:
@@ -61,47 +52,50 @@ def test_a_server_whose_port_is_taken_says_so() -> None:
         pass
 
 
-def serve(*arguments: str) -> tuple[int, str, str]:
-    command = [sys.executable, "-m", "equipoise", "zookeeper", "serve", *arguments]
+def equipoise(*arguments: str) -> tuple[int, str, str]:
+    command = [sys.executable, "-m", "equipoise", *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     return ended.returncode, ended.stdout, ended.stderr
 
 
-def test_the_command_on_the_port_of_another_server_is_not_ready() -> None:
+def serve(*arguments: str) -> tuple[int, str, str]:
+    return equipoise("zookeeper", "serve", *arguments)
+
+
+def test_the_command_on_the_port_of_another_server_is_not_ready(zookeeper: ZooKeeperServer) -> None:
     """The other one would answer for it."""
-    with ZooKeeperServer() as other:
-        told = (
-            f"equipoise: zookeeper cannot listen on {other.connect}: Address already in use; choose another port, or "
-            "end what has it\n"
-        )
-        assert serve("--port", str(other.port)) == (2, "", told)
-        assert other.is_ready()
+    told = (
+        f"equipoise: zookeeper cannot listen on {zookeeper.connect}: Address already in use; choose another port, or "
+        "end what has it\n"
+    )
+    assert serve("--port", str(zookeeper.port)) == (2, "", told)
+    assert zookeeper.is_ready()
 
 
-@pytest.mark.parametrize("arguments", [("zookeeper", "explain", "g"), ("serve", "--memory", "--listen", "127.0.0.1:0")])
-def test_nobody_at_the_address_is_said_once(arguments: tuple[str, ...]) -> None:
+def test_nobody_at_the_address_is_said_once() -> None:
+    """Both commands wait at the same time."""
     nobody = f"127.0.0.1:{free_port()}"
-    command = [sys.executable, "-m", "equipoise", *arguments, "--zookeeper", nobody]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr == (
+    told = (
         f"equipoise: no ZooKeeper server answers at {nobody} within 6 s (Connection refused): start one (equipoise "
         "zookeeper serve), or correct the address (zookeeper.connect, --zookeeper)\n"
     )
+    commands = [("zookeeper", "explain", "g"), ("serve", "--memory", "--listen", "127.0.0.1:0")]
+    with ThreadPoolExecutor(len(commands)) as pool:
+        ended = list(pool.map(lambda words: equipoise(*words, "--zookeeper", nobody), commands))
+    assert ended == [(2, "", told)] * len(commands)
 
 
-def test_a_connection_that_is_lost_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_kill_loses_no_nodes_and_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """However often kazoo tries: every attempt is a warning to it."""
-    with ZooKeeperServer() as server:
-        client = open_client(server.connect, 20_000)
-        try:
-            server.kill()
-            began = time.monotonic()
-            while client.connected or time.monotonic() - began < 1.5:  # some five attempts
-                time.sleep(0.05)
-        finally:
-            client.stop()
-            client.close()
+    with ZooKeeperServer(data=tmp_path) as server, connected(server.connect) as client:
+        client.create("/here", b"still")
+        server.kill()
+        began = time.monotonic()
+        while client.connected or time.monotonic() - began < 1.5:  # some five attempts
+            time.sleep(0.05)
+        server.start()
+        assert KazooRetry(max_tries=-1, max_delay=0.5)(client.get, "/here")[0] == b"still"
+        assert server.packets_received() > 0
     lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert lines, "it is said"
     assert all(one != two for one, two in pairwise(lines))

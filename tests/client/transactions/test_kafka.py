@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from proving.brokers import KafkaBroker
+from proving.brokers import SOON_BACK, KafkaBroker
 from tests.client.transactions.killing import copies_are_killed, the_broker_is_killed
 from tests.client.transactions.reading import READING
 from tests.client.transactions.scenarios import SCENARIOS, Scenario
@@ -26,7 +26,7 @@ class KafkaOfVersion(KafkaBroker):
 
     def __init__(self, version: int) -> None:
         self._version = version
-        super().__init__(QUICK)
+        super().__init__({**QUICK, **SOON_BACK})
 
     def format_log(self) -> list[str]:
         return [*super().format_log(), "--feature", f"transaction.version={self._version}"]
