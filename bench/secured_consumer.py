@@ -66,6 +66,11 @@ def _measure(results: Results, reader: Reader, broker: SecuredBroker, protocol: 
     with closing(reader.open(client_by(broker, protocol), f"values-of-{each}")) as reads:
         read(reads, seconds / 5)
         server, client = broker.cpu_seconds(), time.process_time()
-        count, _ = read(reads, seconds)
-        server, client = broker.cpu_seconds() - server, time.process_time() - client
-    add_cpu(results, f"{reader.key}_{each}", protocol, server / count * 1e6, client / count * 1e6)
+        count, used = 0, 0.0
+        while not used:  # a short time may pass with what was fetched before it
+            more = read(reads, seconds)[0]
+            if not more:
+                raise RuntimeError(f"{each} B: all records were read before there was anything to measure")
+            count, used = count + more, broker.cpu_seconds() - server
+        client = time.process_time() - client
+    add_cpu(results, f"{reader.key}_{each}", protocol, used / count * 1e6, client / count * 1e6)

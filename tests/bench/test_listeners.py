@@ -44,7 +44,7 @@ def _unavailable(settings: object) -> None:
 
 
 def test_the_consumer_by_both_listeners(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.secured_consumer.QUICK", consumer.Size(1, 0.05, {1000: 20_000}))
+    monkeypatch.setattr("bench.secured_consumer.QUICK", consumer.Size(1, 0.05, {1000: 80_000}))
     document = json.loads(command("consumer", "--json", "--quick", "--listener", "SSL").out)
     assert len(document["figures"]) == 18
     assert all(values["best"] > 0 for values in document["figures"].values())
