@@ -30,7 +30,7 @@ $(STAMP): pyproject.toml requirements.lock
 
 # Drivers of Spark in tests start with half of the CPU time, or as ever where the file cannot be made.
 $(CLASSES): $(STAMP)
-	-$(BIN)/python -m proving.spark_classes
+	@$(BIN)/python -m proving.spark_classes > $(CLASSES).log 2>&1 || echo "Spark's drivers start slowly: see $(CLASSES).log"
 
 run: $(STAMP)
 	@home=$$(tools/java-home) && JAVA_HOME=$$home $(BIN)/equipoise demo
