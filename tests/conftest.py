@@ -30,7 +30,8 @@ settings.register_profile(
 )
 settings.load_profile("untimed")
 
-# Files and folders whose tests take longest. They come first, so that short ones fill the gaps at the end of a run.
+# Files and folders whose tests take longest come first, so that short ones fill the gaps at the end of a run. Those that
+# mostly wait stand between those that compute, so that both run beside each other.
 _LONGEST_FIRST = (
     "proving/test_spark_clusters.py",
     "proving/test_clusters.py",
@@ -39,13 +40,21 @@ _LONGEST_FIRST = (
     "proving/test_conformance.py",
     "spark/test_on_a_cluster.py",
     "client/transactions/test_kafka.py",
+    "spark/test_batch.py",
+    "spark/test_checkpoint_claim.py",
+    "spark/test_exactly_once.py",
+    "interop/test_groups_lost_connections.py",
+    "interop/test_transactions.py",
+    "zookeeper",
+    "spark/test_secrets.py",
+    "interop/test_failovers.py",
+    "spark/test_sharing.py",
+    "crash",
+    "spark/test_settings.py",
+    "interop",
+    "spark",
     "web/test_browser.py",
     "test_wheel.py",
-    "spark/test_secrets.py",
-    "spark/test_sharing.py",
-    "interop/test_groups_lost_connections.py",
-    "spark/test_settings.py",
-    "spark",
     "web",
     "console/test_run.py",
     "incremental/test_hunts.py",
@@ -53,10 +62,7 @@ _LONGEST_FIRST = (
     "test_testing_page.py",
     "console",
     "bench",
-    "crash",
     "proving",
-    "zookeeper",
-    "interop",
     "attack",
     "regex",
     "assignors",

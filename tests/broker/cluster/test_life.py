@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+from contextlib import suppress
 
 import pytest
 
@@ -12,6 +13,7 @@ from equipoise.broker import Broker
 from equipoise.broker.server import Server
 from equipoise.client import Producer
 from equipoise.errors import UsageError
+from equipoise.server_process import free_port
 from equipoise.wire.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
 from equipoise.wire.apis.k18_api_versions import ApiVersionsRequest
 from equipoise.wire.apis.k19_create_topics import CreatableTopic, CreateTopicsRequest
@@ -124,11 +126,16 @@ def test_a_topic_that_is_made_while_a_broker_is_down(three: Broker, at: At) -> N
 
 
 def test_each_broker_has_a_port_above_the_last() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    assert port < 65_000
-    with Broker(brokers=3, listen=f"127.0.0.1:{port}") as broker:
-        assert [one.address for one in broker.brokers.values()] == [f"127.0.0.1:{port + shift}" for shift in range(3)]
+    for _ in range(20):
+        port = free_port()
+        with (
+            suppress(UsageError),  # another process has one of the two ports above it
+            Broker(brokers=3, listen=f"127.0.0.1:{port}") as broker,
+        ):
+            found = [one.address for one in broker.brokers.values()]
+            assert found == [f"127.0.0.1:{port + shift}" for shift in range(3)]
+            return
+    pytest.fail("no three ports in a row were free")
 
 
 def test_several_listeners_and_advertised_addresses() -> None:
