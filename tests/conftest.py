@@ -30,8 +30,8 @@ settings.register_profile(
 )
 settings.load_profile("untimed")
 
-# Files and folders whose tests take longest come first, so that short ones fill the gaps at the end of a run. Those that
-# mostly wait stand between those that compute, so that both run beside each other.
+# Files and folders whose tests take longest come first, so that short ones fill the gaps at the end of a run. Those
+# that mostly wait stand between those that compute, so that both run beside each other.
 _LONGEST_FIRST = (
     "proving/test_spark_clusters.py",
     "proving/test_clusters.py",
