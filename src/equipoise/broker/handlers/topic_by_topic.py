@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from equipoise.broker.handlers.repeated_names import RepeatedNames
@@ -26,7 +26,7 @@ Answered = TypeVar("Answered")
 class TopicByTopic(ABC, Generic[Asked, Plan, Answered]):
     """One request. A name that stands twice is refused, as on Kafka (ControllerApis.createTopics, createPartitions)."""
 
-    def __init__(self, server: Server, call: Call, topics: Iterable[Asked]) -> None:
+    def __init__(self, server: Server, call: Call, topics: Sequence[Asked]) -> None:
         self.server = server
         self.call = call
         self.asked = {topic.name: topic for topic in topics}
