@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -165,6 +167,41 @@ def test_a_handshake_that_hangs_is_named(reach: Reach, tmp_path: Path) -> None:
         port = silent.getsockname()[1]
         failure = fails(reach, port, trusting(tmp_path), KafkaConnectionError, timeout=0.3)
     assert "did not end the TLS handshake within 0.3 s" in failure
+
+
+def test_connections_that_are_reset_before_their_handshake(tmp_path: Path) -> None:
+    """Each fails at once: uvloop begins no handshake on a transport that has closed, and ends none."""
+    security, told = trusting(tmp_path), []
+
+    async def connect_all(port: int) -> list[Any]:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+        connects = (AsyncConnection.connect("127.0.0.1", port, security=security, timeout=5) for _ in range(40))
+        return await asyncio.wait_for(asyncio.gather(*connects, return_exceptions=True), 20)
+
+    with resetting() as port, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        failures = runner.run(connect_all(port))
+    assert all(isinstance(failure, KafkaConnectionError) for failure in failures)  # of the handshake, or of connecting
+    assert "within" not in str(failures), "it waited for its deadline"
+    assert not told
+
+
+@contextmanager
+def resetting() -> Iterator[int]:
+    """A port that resets each connection."""
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as listening:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    accepted, _ = listening.accept()
+                    accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    accepted.close()
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield listening.getsockname()[1]
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join()
 
 
 def test_one_time_limit_covers_all_steps(reach: Reach, tmp_path: Path) -> None:

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import random
 import socket
 import ssl
 from collections import deque
+from errno import ECONNRESET
 from typing import Any, NamedTuple, Self, cast
 
 from equipoise.client.net.addresses import address_of
@@ -189,6 +191,8 @@ class AsyncConnection(asyncio.BufferedProtocol):
             return
         try:
             async with asyncio.timeout_at(deadline):
+                if self._transport.is_closing():  # uvloop would wait without end, or log a failure of its own
+                    raise ConnectionResetError(ECONNRESET, os.strerror(ECONNRESET))
                 secured = await self._loop.start_tls(
                     self._transport,
                     self,
