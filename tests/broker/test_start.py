@@ -127,7 +127,7 @@ def test_a_broker_is_asked_for_its_address_while_it_runs_only(start: Start) -> N
 
 def test_what_few_brokers_need_is_not_imported_at_the_start() -> None:
     """numpy alone takes 20 MB and a tenth of a second; HTTP is for the keys of an issuer of tokens."""
-    heavy = {"cryptography", "http.client", "numpy", "pyarrow", "rich", "urllib.request"}
+    heavy = {"cramjam", "cryptography", "http.client", "numpy", "pyarrow", "rich", "urllib.request"}
     lines = f"import sys, equipoise.broker; sys.exit(str(sorted({heavy} & sys.modules.keys())))"
     ended = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, check=False)
     assert ended.stderr.strip() == "[]"

@@ -1,6 +1,7 @@
 """Compression of a batch's records: gzip, snappy, lz4 and zstd as Kafka's clients frame them.
 
 Decompression has a limit on its output. A batch that expands a thousandfold meets the limit, not the machine's memory.
+The library is loaded with the first compressed batch: it takes 1.6 MB, and many brokers never meet one.
 """
 
 from __future__ import annotations
@@ -8,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from mmap import mmap
 from struct import Struct
-
-import cramjam
-from cramjam import DecompressionError
+from typing import TYPE_CHECKING
 
 from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.records.batch import Buffer, Codec
+
+if TYPE_CHECKING:
+    from cramjam import DecompressionError
 
 DECOMPRESSED_LIMIT = 256 * 1024 * 1024
 """Bytes that one batch may expand to. Producers build batches of megabytes: far above what they send."""
@@ -51,21 +53,25 @@ class ExpandsTooFarError(KafkaError):
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
     """Compresses in the framing of the Java client. `level` is Kafka's compression.*.level; None: its default."""
+    if codec is Codec.NONE:
+        return bytes(data)
+    import cramjam
+
     if codec is Codec.GZIP:
         return bytes(cramjam.gzip.compress(data, level=_GZIP_LEVEL if level is None else level))
     if codec is Codec.SNAPPY:
         return _compress_xerial(data)
     if codec is Codec.LZ4:
         return _compress_lz4(data, _LZ4_LEVEL if level is None else level)
-    if codec is Codec.ZSTD:
-        return bytes(cramjam.zstd.compress(data, level=_ZSTD_LEVEL if level is None else level))
-    return bytes(data)
+    return bytes(cramjam.zstd.compress(data, level=_ZSTD_LEVEL if level is None else level))
 
 
 def _compress_lz4(data: Buffer, level: int) -> bytes:
     """As Lz4BlockOutputStream writes it: Java cannot read linked blocks (KIP-57), and kafka-go no checksums of them.
 
     The library always writes the latter; they are left out."""
+    import cramjam
+
     lz4 = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
     lz4.compress(bytes(data))
     frame = memoryview(bytes(lz4.finish()))
@@ -79,6 +85,8 @@ def _compress_lz4(data: Buffer, level: int) -> bytes:
 
 
 def _compress_xerial(data: Buffer) -> bytes:
+    import cramjam
+
     view = memoryview(data)
     pieces = [_XERIAL_HEADER]
     for start in range(0, len(view), _XERIAL_BLOCK):
@@ -94,6 +102,8 @@ def decompress(codec: Codec, data: Buffer, *, limit: int) -> bytes:
 
 def expand(codec: Codec, data: Buffer, *, limit: int) -> bytes | memoryview:
     """The same without a second copy of large data."""
+    from cramjam import DecompressionError
+
     room = min(limit, _FIRST_GUESS * len(data) + 64)
     while True:
         # A bytearray is faster, but writes zeros all over; an mmap takes memory only where bytes arrive.
@@ -117,6 +127,8 @@ def _failure(error: DecompressionError) -> type[KafkaError]:
 
 def decompress_into(codec: Codec, data: Buffer, out: memoryview) -> int | None:
     """Expands `data` to the head of `out` and returns the length; None if it does not fit or is corrupt."""
+    from cramjam import DecompressionError
+
     try:
         return _UNPACKERS[codec](data, out)
     except DecompressionError:
@@ -124,16 +136,38 @@ def decompress_into(codec: Codec, data: Buffer, out: memoryview) -> int | None:
 
 
 def _copy_into(data: Buffer, out: _Room) -> int:
+    from cramjam import DecompressionError
+
     if len(data) > len(out):
         raise DecompressionError("not enough room")
     out[: len(data)] = data
     return len(data)
 
 
+def _gzip_into(data: Buffer, out: _Room) -> int:
+    from cramjam import gzip
+
+    return gzip.decompress_into(data, out)
+
+
+def _lz4_into(data: Buffer, out: _Room) -> int:
+    from cramjam import lz4
+
+    return lz4.decompress_into(data, out)
+
+
+def _zstd_into(data: Buffer, out: _Room) -> int:
+    from cramjam import zstd
+
+    return zstd.decompress_into(data, out)
+
+
 def _snappy_into(data: Buffer, out: _Room) -> int:
+    from cramjam import DecompressionError, snappy
+
     # Only the magic is looked at: Redpanda writes the two versions after it in the wrong byte order.
     if len(data) < len(_XERIAL_HEADER) or data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
-        return cramjam.snappy.decompress_raw_into(data, out)
+        return snappy.decompress_raw_into(data, out)
     blocks, room = memoryview(data), memoryview(out)
     pos, written = len(_XERIAL_HEADER), 0
     while pos < len(blocks):
@@ -143,14 +177,14 @@ def _snappy_into(data: Buffer, out: _Room) -> int:
         pos = start + _BLOCK_LENGTH.unpack_from(blocks, pos)[0]
         if pos > len(blocks):
             raise DecompressionError(f"a snappy block is {pos - len(blocks)} bytes short")
-        written += cramjam.snappy.decompress_raw_into(blocks[start:pos], room[written:])
+        written += snappy.decompress_raw_into(blocks[start:pos], room[written:])
     return written
 
 
 _UNPACKERS: dict[Codec, Callable[[Buffer, _Room], int]] = {
     Codec.NONE: _copy_into,
-    Codec.GZIP: cramjam.gzip.decompress_into,
+    Codec.GZIP: _gzip_into,
     Codec.SNAPPY: _snappy_into,
-    Codec.LZ4: cramjam.lz4.decompress_into,
-    Codec.ZSTD: cramjam.zstd.decompress_into,
+    Codec.LZ4: _lz4_into,
+    Codec.ZSTD: _zstd_into,
 }
