@@ -189,4 +189,5 @@ def ends_of(log: Iterable[Spot]) -> dict[int, int]:
 
 def _account(reader: Reader, acknowledged: Iterable[int], log: dict[Spot, int]) -> Account:
     reads = reader.reads()
-    return settle(reader.name, set(acknowledged), numbers(reads, log), longest_stall(reads))
+    stored = Counter(log.values())
+    return settle(reader.name, set(acknowledged), numbers(reads, log), longest_stall(reads), stored)
