@@ -1,7 +1,7 @@
-"""Spark's classes as the JVM keeps them in memory, in a file: a driver that maps it starts with half of the CPU time.
+"""Spark's classes as the JVM keeps them in memory, in a file: a JVM that maps it starts with half of the CPU time.
 
-`python -m proving.spark_classes` makes the file, once for each environment. A driver without the file, or with a Java
-or a PySpark that the file is not of, loads its classes one by one, as ever.
+`python -m proving.spark_classes` makes the file, once for each environment. A JVM without the file, or of a Java or
+a PySpark that the file is not of, loads its classes one by one, as ever.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _LOG_OFF = "-Xlog:disable"  # the JVM would tell what it cannot map, or keep, on stdout
 
 
-def driver_options() -> str:
-    """Java options of a driver that lives for seconds: it compiles little, and maps its classes from the file."""
+def quick_options() -> str:
+    """Java options of a JVM of Spark that lives for seconds: it compiles little, and maps its classes from the file."""
     mapped = f" {_LOG_OFF} -XX:SharedArchiveFile={shlex.quote(str(ARCHIVE))}" if ARCHIVE.is_file() else ""
     return _QUICK + mapped
 

@@ -11,6 +11,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import shlex
 import signal
 import time
 import urllib.request
@@ -21,9 +22,10 @@ from typing import Any, Self
 from equipoise.server_process import HOST, ServerProcess, free_port
 from equipoise.wire.errors import EquipoiseError
 from proving.fetched import Unavailable, java
+from proving.spark_classes import quick_options
 
 WORKERS = 2
-_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+_JVM = ("-Xmx256m", "-XX:-UsePerfData")
 # A worker that is silent for so long is dead to the master; one whose connection breaks is so at once.
 _OPTIONS = ("-Dspark.worker.timeout=10", "-Dspark.ui.enabled=false")
 _EXECUTOR = b"CoarseGrainedExecutorBackend"
@@ -51,7 +53,13 @@ class SparkDaemon(ServerProcess):
 
     def command(self) -> Sequence[str]:
         where = ["--host", HOST, "--port", str(self.port), "--webui-port", str(self._page)]
-        return [self._java, *_JVM, *_OPTIONS, "-cp", f"{self._home}/jars/*", self.main, *where, *self.arguments()]
+        jvm = [self._java, *_JVM, *shlex.split(quick_options()), *_OPTIONS, "-cp", self._class_path()]
+        return [*jvm, self.main, *where, *self.arguments()]
+
+    def _class_path(self) -> str:
+        """That of Spark's own launcher: with another one, a JVM does not map the file of classes."""
+        logging = next(self._home.glob("jars/slf4j-api-*.jar"))
+        return f"{self._home}/conf:{logging}:{self._home}/jars/*"
 
     def arguments(self) -> Sequence[str]:
         return ()

@@ -33,16 +33,24 @@ settings.load_profile("untimed")
 # Files and folders whose tests take longest come first, so that short ones fill the gaps at the end of a run. Those
 # that mostly wait stand between those that compute, so that both run beside each other.
 _LONGEST_FIRST = (
-    "proving/test_spark_clusters.py",
+    # of the proof: what waits for a cluster of three brokers, what computes, what waits
     "proving/test_clusters.py",
+    "client/test_truncation_kafka.py",
+    "client/test_hung_brokers_kafka.py",
+    "spark/test_hung_leader_kafka.py",
+    "proving/test_spark_clusters.py",
     "proving/test_scenarios.py",
-    "proving/test_consumer_conformance.py",
+    "proving/test_secured_failures.py",
+    "console/groups/test_kafka.py",
     "proving/test_conformance.py",
+    "proving/test_transacting_clients.py",
+    "proving/test_consumer_conformance.py",
+    "spark/test_exactly_once.py",
     "spark/test_on_a_cluster.py",
     "client/transactions/test_kafka.py",
+    # of the tests
     "spark/test_batch.py",
     "spark/test_checkpoint_claim.py",
-    "spark/test_exactly_once.py",
     "interop/test_groups_lost_connections.py",
     "interop/test_transactions.py",
     "zookeeper",

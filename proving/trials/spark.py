@@ -21,6 +21,7 @@ from proving.cluster import Cluster
 from proving.fetched import jars
 from proving.kafka_cluster import KafkaCluster
 from proving.members.events import Place
+from proving.spark_classes import quick_options
 from proving.spark_cluster import SparkCluster
 from proving.tree import python_module, with_tree
 from proving.trials.accounts import Account
@@ -37,14 +38,13 @@ _RATE = 300  # records a second
 _END_S = 120.0
 _LATE, _CHANCES = "failed to connect back", 5
 _LAST_WORDS = 4000
-_QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _SETTINGS = {
     "driver.host": HOST,
     "driver.bindAddress": HOST,
     "driver.memory": "512m",
-    "driver.extraJavaOptions": _QUICK,
+    "driver.extraJavaOptions": quick_options(),
     "executor.memory": "512m",
-    "executor.extraJavaOptions": _QUICK,
+    "executor.extraJavaOptions": quick_options(),
     "executor.cores": "2",
     "cores.max": "4",  # so one executor on each worker
     "sql.shuffle.partitions": "1",

@@ -19,7 +19,7 @@ from confluent_kafka import Consumer
 from equipoise.broker import Broker
 from equipoise.server_process import free_port
 from equipoise.spark.pipeline import checks
-from proving.spark_classes import driver_options
+from proving.spark_classes import quick_options
 from tests.commands import Command
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
@@ -30,7 +30,7 @@ PATIENCE_S = 200
 def test_an_example_with_a_broker_of_its_own_until_ctrl_c(tmp_path: Path) -> None:
     """Orders arrive in the topic, and nothing is printed but what is meant to be."""
     command = [sys.executable, "-m", "equipoise", "run", str(EXAMPLES / "orders.toml"), "--master", "local[2]"]
-    command += ["--set", f"spark.driver.extraJavaOptions={driver_options()}"]
+    command += ["--set", f"spark.driver.extraJavaOptions={quick_options()}"]
     said = tmp_path / "said"
     with said.open("w") as file, subprocess.Popen(command, cwd=tmp_path, stdout=file, stderr=file) as process:
         try:
@@ -58,7 +58,7 @@ def test_an_example_with_a_broker_of_its_own_until_ctrl_c(tmp_path: Path) -> Non
 def test_ctrl_c_while_spark_or_its_queries_start(tmp_path: Path, members: int, sign: str) -> None:
     """As a terminal sends it: to all processes at once."""
     command = [sys.executable, "-m", "equipoise", "run", str(EXAMPLES / "large_orders.toml"), "--members", str(members)]
-    command += ["--master", "local[1]", "--set", f"spark.driver.extraJavaOptions={driver_options()}"]
+    command += ["--master", "local[1]", "--set", f"spark.driver.extraJavaOptions={quick_options()}"]
     said = tmp_path / "said"
     with (
         said.open("w") as file,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from equipoise.spark.settings import python_program, tuned
-from proving.spark_classes import driver_options
+from proving.spark_classes import quick_options
 
 TOPIC = "spark"
 FIRST, SECOND = 100, 50
@@ -85,7 +85,7 @@ def start(jars: str, home: Path) -> Any:
         "spark.jars": ",".join(map(str, Path(jars).glob("*.jar"))),
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.codegen.wholeStage": "false",
-        "spark.driver.extraJavaOptions": driver_options(),
+        "spark.driver.extraJavaOptions": quick_options(),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.session.timeZone": "UTC",

@@ -24,7 +24,7 @@ from equipoise.wire.apis.k21_delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
-from proving.spark_classes import driver_options
+from proving.spark_classes import quick_options
 from tests.spark.engine import Engine
 
 Play = Callable[..., str]
@@ -43,7 +43,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     settings = {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": driver_options(),
+        "spark.driver.extraJavaOptions": quick_options(),
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(home / "warehouse"),

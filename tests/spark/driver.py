@@ -20,7 +20,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from equipoise.spark.settings import python_program, tuned
-from proving.spark_classes import driver_options
+from proving.spark_classes import quick_options
 from tests.spark.starting import Query
 
 TRIGGER = "300 milliseconds"  # one batch after the other would take a processor, for as long as anybody waits
@@ -56,7 +56,7 @@ def session(given: dict[str, Any]) -> Any:
     settings = {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": driver_options(),
+        "spark.driver.extraJavaOptions": quick_options(),
         "spark.sql.shuffle.partitions": "1",
         "spark.local.dir": given["home"],
         "spark.sql.warehouse.dir": given["home"],

@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from equipoise.spark.settings import python_program, tuned
-from proving.spark_classes import driver_options
+from proving.spark_classes import quick_options
 
 QUERY = "the-query-with-secrets"
 
@@ -36,7 +36,7 @@ def session(home: Path) -> Any:
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.warehouse.dir": str(home / "warehouse"),
         "spark.local.dir": str(home / "local"),
-        "spark.driver.extraJavaOptions": driver_options(),
+        "spark.driver.extraJavaOptions": quick_options(),
     }
     for name, value in settings.items():
         builder = builder.config(name, value)

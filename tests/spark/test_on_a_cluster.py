@@ -16,6 +16,7 @@ import pytest
 
 import equipoise
 from equipoise.broker import Broker
+from proving.spark_classes import quick_options
 from proving.spark_cluster import SparkCluster, spark_home
 from tests.client.writing import produce
 from tests.spark.conftest import create
@@ -28,8 +29,8 @@ SMALL = {
     "spark.cores.max": "1",  # so one executor: a second would tell the same
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": quick_options(),
+    "spark.executor.extraJavaOptions": quick_options(),
 }
 FUNCTION = """
 from pyspark.sql.functions import udf

@@ -15,7 +15,7 @@ import pytest
 from equipoise.broker import Broker
 from equipoise.spark.pipeline import py_files
 from equipoise.spark.settings import TUNED, share_python, tuned
-from proving.spark_classes import driver_options
+from proving.spark_classes import quick_options
 from tests.client.writing import produce
 from tests.spark.conftest import create
 
@@ -109,7 +109,7 @@ def test_modules_that_are_only_here_are_sent(tmp_path: Path, monkeypatch: pytest
 def test_the_documents_lines_in_an_environment_that_is_not_activated(tmp_path: Path) -> None:
     lines = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)[0]
     environment = {name: value for name, value in os.environ.items() if name not in (*VARIABLES, "PYTHONPATH")}
-    environment["PYSPARK_SUBMIT_ARGS"] = f"--conf 'spark.driver.extraJavaOptions={driver_options()}' pyspark-shell"
+    environment["PYSPARK_SUBMIT_ARGS"] = f"--conf 'spark.driver.extraJavaOptions={quick_options()}' pyspark-shell"
     here = str(Path(sys.executable).parent)
     environment["PATH"] = os.pathsep.join(one for one in os.environ["PATH"].split(os.pathsep) if one != here)
     with Broker() as broker:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from equipoise.spark.warming import ONE_ROW, warm_up
-from proving.spark_classes import driver_options
+from proving.spark_classes import quick_options
 
 OURS = 'sorted(name for name in sys.modules if name.split(".")[0] in ("equipoise", "numpy", "pyarrow", "pandas"))'
 CREATE = """
@@ -94,6 +94,6 @@ with spark_session(SparkApplication(name="short", master="local[1]", settings=se
 
 
 def test_a_session_may_end_before_it_is_warm() -> None:
-    ended = subprocess.run([sys.executable, "-c", SHORT, driver_options()], capture_output=True, text=True, check=True)
+    ended = subprocess.run([sys.executable, "-c", SHORT, quick_options()], capture_output=True, text=True, check=True)
     assert "3" in ended.stdout.splitlines()
     assert ended.stderr == ""
