@@ -85,6 +85,18 @@ def test_our_producer_follows_the_hint(three: Broker) -> None:
     assert three.topics["t"].end_offsets == [4]
 
 
+def test_a_producer_that_has_a_hint_does_not_wait(three: Broker) -> None:
+    """However long it would wait before it asks the same broker again, and with several batches under way."""
+    settings = {"bootstrap.servers": three.bootstrap_servers, "batch.size": 1}
+    patient = {"retry.backoff.ms": FOR_EVER_MS, "retry.backoff.max.ms": FOR_EVER_MS}
+    with Producer({**settings, **patient}) as producer:
+        producer.send("t", b"one").result(PATIENCE_S)
+        three.move_leader("t", 0, to=2)
+        for sent in [producer.send("t", b"next") for _ in range(4)]:
+            sent.result(PATIENCE_S)
+    assert three.topics["t"].end_offsets == [5]
+
+
 def test_our_consumer_follows_the_hint(three: Broker) -> None:
     with (
         Producer(bootstrap_servers=three.bootstrap_servers) as producer,

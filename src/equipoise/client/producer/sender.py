@@ -321,21 +321,22 @@ class Sender:
         if code in _OUT_OF_ORDER and self._config.enable_idempotence:
             self._fail_out_of_order(batch, error)
         elif code in _REPEATED:
-            self._learn(batch, answer, nodes)
-            self._fail(batch, error)
+            self._fail(batch, error, at_once=self._learn(batch, answer, nodes))
         else:
             self._give_up(batch, _refused(batch, error))
 
-    def _learn(self, batch: ProducerBatch, answer: PartitionProduceResponse, nodes: dict[int, BrokerNode]) -> None:
-        """The new leader, where the old one tells it (KIP-951); else it is asked for."""
+    def _learn(self, batch: ProducerBatch, answer: PartitionProduceResponse, nodes: dict[int, BrokerNode]) -> bool:
+        """The new leader, where the old one tells it (KIP-951): then it is not waited for. Else it is asked for."""
         hint = answer.current_leader
         if hint is not None and hint.leader_id >= 0:
             leader = Leader(hint.leader_id, hint.leader_epoch)
-            if self._cluster.learn_leader(batch.partition, leader, nodes.get(hint.leader_id)):
-                self._queue(batch).retry_at = 0.0
-                return
+            self._cluster.learn_leader(batch.partition, leader, nodes.get(hint.leader_id))
+            known = self._cluster.leader(batch.partition)
+            if known is not None and known.node_id != self._queue(batch).node_id:
+                return True
         if answer.error_code in _MOVED:
             self._cluster.request_refresh()
+        return False
 
     # -- fates
 
@@ -355,7 +356,7 @@ class Sender:
         if not queue.failed and not queue.under_way:
             self._gaps.discard(batch.partition)
 
-    def _fail(self, batch: ProducerBatch, error: EquipoiseError) -> None:
+    def _fail(self, batch: ProducerBatch, error: EquipoiseError, *, at_once: bool = False) -> None:
         """It will be sent again."""
         queue = self._queue(batch)
         queue.under_way.remove(batch)
@@ -363,7 +364,7 @@ class Sender:
         queue.failed.append(batch)
         queue.failed.sort(key=lambda one: one.number)
         if not queue.under_way:
-            queue.retry_at = time.monotonic() + self._pause(queue, error)
+            queue.retry_at = 0.0 if at_once else time.monotonic() + self._pause(queue, error)
 
     def _pause(self, queue: PartitionQueue, error: EquipoiseError) -> float:
         """The coordinator completes the transaction before this one within milliseconds."""
