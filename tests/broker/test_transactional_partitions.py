@@ -157,7 +157,7 @@ def test_t43_version_2_wants_a_newer_epoch(client: RawClient, producer: RawProdu
 
 def test_t58_producers_are_described(client: RawClient, producer: RawProducer) -> None:
     append(client, b"before")
-    producer.write(b"a", b"b")
+    producer.write(b"a", b"b", timestamp=NOW - 5000)
     asked = [DescribeProducersTopicRequest(name="t", partition_indexes=[0, 7, 0])]
     (topic,) = client.call(DescribeProducersRequest(topics=asked)).topics
     known, unknown = topic.partitions
@@ -165,9 +165,11 @@ def test_t58_producers_are_described(client: RawClient, producer: RawProducer) -
     (found,) = known.active_producers
     assert (found.producer_id, found.producer_epoch) == (producer.producer_id, producer.epoch)
     assert (found.last_sequence, found.coordinator_epoch, found.current_txn_start_offset) == (1, -1, 1)
+    assert found.last_timestamp == NOW - 5000, "what the producer says, not when it came"
     producer.end(commit=True)
     wait_for_end(client, 4)
     (topic,) = client.call(DescribeProducersRequest(topics=asked)).topics
     (found,) = topic.partitions[0].active_producers
     assert (found.coordinator_epoch, found.current_txn_start_offset) == (0, -1)
+    assert found.last_timestamp > NOW - 5000, "the marker's"
     assert found.last_sequence == (-1 if producer.bumps else 1)

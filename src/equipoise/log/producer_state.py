@@ -50,6 +50,12 @@ class ProducerStateEntry(NamedTuple):
         """Of its last batch in this epoch; -1 if there is none."""
         return self.batches[-1].last_sequence if self.batches else -1
 
+    @property
+    def last_timestamp(self) -> int:
+        """What its last batch says, or the time of a marker behind it (ProducerStateEntry.lastTimestamp)."""
+        ends_with_marker = self.coordinator_epoch != NO_EPOCH and self.txn_first_offset == NO_OFFSET
+        return self.last_seen if ends_with_marker or not self.batches else self.batches[-1].timestamp
+
 
 class Verification(NamedTuple):
     """What the broker knows of transactional batches that it appends (KIP-890)."""

@@ -48,7 +48,7 @@ def _describe(server: Server, call: Call, topic: str, index: int) -> DescribePro
             producer_id=producer_id,
             producer_epoch=entry.epoch,
             last_sequence=entry.last_sequence,
-            last_timestamp=entry.last_seen,
+            last_timestamp=entry.last_timestamp,
             coordinator_epoch=entry.coordinator_epoch,
             current_txn_start_offset=entry.txn_first_offset,
         )
