@@ -8,7 +8,7 @@ DRAWS_NEW = os.environ.get("EQUIPOISE_NEW_EXAMPLES") == "1"
 
 
 def examples(full: int) -> int:
-    """A quarter of `full` in `make test`; a tenth in `make check`, which sets EQUIPOISE_QUICK=1."""
+    """An eighth of `full` in `make test`; a sixteenth in `make check`, which sets EQUIPOISE_QUICK=1."""
     if DRAWS_NEW:
         return full
-    return max(full // (10 if os.environ.get("EQUIPOISE_QUICK") == "1" else 4), 1)
+    return max(full // (16 if os.environ.get("EQUIPOISE_QUICK") == "1" else 8), 1)
