@@ -28,9 +28,12 @@ $(STAMP): pyproject.toml requirements.lock
 	$(BIN)/python -m compileall -q src proving bench
 	@touch $@
 
-# Drivers of Spark in tests start with half of the CPU time, or as ever where the file cannot be made.
+# JVMs of Spark in tests start with half of the CPU time, or as ever where the file cannot be made. Beside it the tests
+# are compiled: without that, each worker compiles all of them.
 $(CLASSES): $(STAMP)
-	@$(BIN)/python -m proving.spark_classes > $(CLASSES).log 2>&1 || echo "Spark's drivers start slowly: see $(CLASSES).log"
+	@$(BIN)/python -m pytest --collect-only -qq > .venv/collected.log 2>&1 & \
+	$(BIN)/python -m proving.spark_classes > $(CLASSES).log 2>&1 || echo "Spark's JVMs start slowly: see $(CLASSES).log"; \
+	wait
 
 run: $(STAMP)
 	@home=$$(tools/java-home) && JAVA_HOME=$$home $(BIN)/equipoise demo
