@@ -17,6 +17,7 @@ def lose_connections(*_):
     os.closerange(3, 1024)
     os.kill(os.getpid(), signal.SIGSTOP)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it runs in the background
 signal.signal(signal.SIGUSR1, lose_connections)
 
 class Frozen(RangeAssignor):

@@ -95,7 +95,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         self._setup_timeout = 0.0
         self._security = PLAINTEXT
         self._renew_at = float("inf")  # on the loop's clock: when the session nears its end
-        self._renewal: asyncio.Task[None] | None = None
+        self._renewal: asyncio.Task[KafkaConnectionError | None] | None = None
         self._lost: Exception | None = None  # why the transport has ended
 
     @classmethod
@@ -240,10 +240,12 @@ class AsyncConnection(asyncio.BufferedProtocol):
         """Returns when the session is renewed. All requests wait for the same renewal, and leave in their order."""
         if self._renewal is None:
             self._renewal = asyncio.create_task(self._renew())
-            self._renewal.add_done_callback(lambda done: done.cancelled() or done.exception())  # all may be cancelled
-        await asyncio.shield(self._renewal)
+        failure = await asyncio.shield(self._renewal)
+        if failure is not None:
+            raise failure
 
-    async def _renew(self) -> None:
+    async def _renew(self) -> KafkaConnectionError | None:
+        """Why it has failed, as a value: all who waited may be cancelled, and the loop about to end."""
         login = self._security.login()
         assert login is not None
         now = self._loop.time()
@@ -253,9 +255,10 @@ class AsyncConnection(asyncio.BufferedProtocol):
         except EquipoiseError as error:  # a new connection logs in from the beginning, and then it is final
             failure = KafkaConnectionError(f"{self.address}: the session could not be renewed: {error}")
             self._break(failure)
-            raise failure from None
+            return failure
         finally:
             self._renewal = None
+        return None
 
     async def _exchange(
         self, request: Message, version: int, timeout: float, until: float | None = None
