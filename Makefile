@@ -44,7 +44,7 @@ test: $(STAMP) $(CLASSES)
 
 # What needs no socket and no Spark: the pure cores, the wire, transcripts and documents.
 check: $(STAMP)
-	EQUIPOISE_QUICK=1 $(BIN)/python -m pytest -m "not soak and not kafka" -n 2 --dist loadfile $(PURE)
+	EQUIPOISE_QUICK=1 $(BIN)/python -m pytest -m "not soak and not kafka" -n 3 $(BESIDE) $(PURE)
 
 # The same questions put to Apache Kafka and to us. Only files that have such tests are read: the others cost each
 # worker ten seconds.

@@ -49,6 +49,7 @@ _LONGEST_FIRST = (
     "spark/test_on_a_cluster.py",
     "client/transactions/test_kafka.py",
     # of the tests
+    "simulate/test_plan_and_reality.py",
     "spark/test_batch.py",
     "spark/test_checkpoint_claim.py",
     "interop/test_groups_lost_connections.py",
