@@ -24,6 +24,11 @@ def test_what_nobody_read_is_lost_and_what_came_again_is_repeated() -> None:
     assert not account.is_exact
 
 
+def test_what_the_log_has_twice_is_read_twice() -> None:
+    account = settle("equipoise", {0, 1, 2}, Counter({0: 2, 1: 3, 2: 1}), 0.0, {0: 2, 1: 2, 2: 1})
+    assert (account.lost, account.repeated) == (0, 1)
+
+
 def test_records_are_known_by_their_numbers_in_the_log() -> None:
     reads = [Read(0.0, 0, 0), Read(1.0, 1, 0), Read(2.0, 0, 0)]
     assert numbers(reads, {(0, 0): 10, (1, 0): 11}) == Counter({10: 2, 11: 1})
