@@ -97,7 +97,7 @@ def test_a_query_that_ends_is_told_of(command: Command, monkeypatch: pytest.Monk
     monkeypatch.setattr(members, "query_command", lambda *_: [sys.executable, "-c", fails])
     ended = command("demo", "--picture", str(tmp_path / "picture.png"))
     assert ended.status == 2
-    assert ended.err == "equipoise: query-1 ended: equipoise: no luck\n"
+    assert re.fullmatch(r"equipoise: query-[12] ended: equipoise: no luck\n", ended.err)  # whichever is seen first
 
 
 def test_without_java_one_sentence(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
