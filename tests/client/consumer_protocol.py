@@ -248,13 +248,13 @@ def a_classic_member_shares_the_group(broker: Reachable) -> None:
     """Rolling upgrade from classic members, and back."""
     topic = create(broker)
     with readers(broker, fresh("g")) as group:
-        old = group.add("old", topic, group_protocol="classic", heartbeat_interval_ms=200, session_timeout_ms=6_000)
+        old = group.add("old", topic, group_protocol="classic", heartbeat_interval_ms=200, session_timeout_ms=30_000)
         settled(old)
         new = group.add("new", topic)
         settled(old, new)
         old.close()
         settled(new)
-        back = group.add("back", topic, group_protocol="classic", heartbeat_interval_ms=200, session_timeout_ms=6_000)
+        back = group.add("back", topic, group_protocol="classic", heartbeat_interval_ms=200, session_timeout_ms=30_000)
         settled(new, back)
         new.close()
         settled(back)

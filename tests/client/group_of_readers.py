@@ -156,4 +156,4 @@ def readers(broker: Reachable, group_id: str) -> Iterator[Readers]:
     made = Readers(broker, group_id)
     with made._stack:
         yield made
-    assert made.ledger.twice == []
+    assert made.ledger.twice == [], made.ledger.twice
