@@ -145,7 +145,9 @@ class Side:
         if isinstance(step, UntilGone):
             return self._await(lambda: not self._is_member(step.who, step.group))
         if isinstance(step, UntilOffsets):
-            return self._await(lambda: len(self._seen[step.group]["offsets"]) == step.count)
+            reached = self._await(lambda: len(self._seen[step.group]["offsets"]) == step.count)
+            self._observe()  # the offsets may be newer than the state that was seen just before them
+            return reached
         if isinstance(step, UntilAnswered):
             answered = self._await(lambda: self._is_answered(step.who))
             self._observe()  # the answer may be newer than what was seen of its group
