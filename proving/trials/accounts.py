@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 Spot = tuple[int, int]  # partition and offset
+_NOWHERE = -1  # in the place of a partition
 
 
 Named = TypeVar("Named", int, Spot)
@@ -32,24 +33,19 @@ class Account(NamedTuple):
         return self.lost == self.repeated == 0
 
 
-def settle(
-    reader: str,
-    acknowledged: Collection[Named],
-    read: Counter[Named],
-    stalled_s: float,
-    stored: Mapping[Named, int] | None = None,
-) -> Account:
-    """By the names of the records, their numbers or places. `stored`: how often the log has each, if not once.
-
-    librdkafka's idempotent producer may store a batch twice when a leader dies: no reader can know."""
+def settle(reader: str, acknowledged: Collection[Named], read: Counter[Named], stalled_s: float) -> Account:
+    """By the names of the records, their numbers or places, each of which was written once."""
     lost = sum(name not in read for name in acknowledged)
-    repeated = sum(max(times - (stored or {}).get(name, 1), 0) for name, times in read.items())
+    repeated = sum(times - 1 for times in read.values())
     return Account(reader, len(acknowledged), len(read), lost, repeated, stalled_s)
 
 
-def numbers(reads: Iterable[Read], log: Mapping[Spot, int]) -> Counter[int]:
-    """How often each record was read, by its number in the log as it stands."""
-    return Counter(log[one.partition, one.offset] for one in reads)
+def places(acknowledged: Collection[int], log: Mapping[Spot, int]) -> set[Spot]:
+    """Where the acknowledged records are in the log: each place is to be read once. A lost one keeps its number.
+
+    librdkafka's idempotent producer may store a batch twice when a leader dies: then a record has two places."""
+    found = {place for place, number in log.items() if number in acknowledged}
+    return found | {(_NOWHERE, number) for number in set(acknowledged).difference(log.values())}
 
 
 def longest_stall(reads: Iterable[Read]) -> float:

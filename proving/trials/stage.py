@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from equipoise.wire.errors import EquipoiseError
 from proving.cluster import BROKER_IDS, Cluster
 from proving.kafka_cluster import KafkaCluster
-from proving.trials.accounts import Account, Read, Spot, longest_stall, numbers, settle
+from proving.trials.accounts import Account, Read, Spot, longest_stall, places, settle
 from proving.trials.writing import Writer, read_log
 
 PARTITIONS = 6
@@ -187,7 +187,11 @@ def ends_of(log: Iterable[Spot]) -> dict[int, int]:
     return ends
 
 
-def _account(reader: Reader, acknowledged: Iterable[int], log: dict[Spot, int]) -> Account:
+def _account(reader: Reader, acknowledged: Collection[int], log: dict[Spot, int]) -> Account:
+    """By places. The log must have what was read."""
     reads = reader.reads()
-    stored = Counter(log.values())
-    return settle(reader.name, set(acknowledged), numbers(reads, log), longest_stall(reads), stored)
+    read = Counter((one.partition, one.offset) for one in reads)
+    strange = read.keys() - log.keys()
+    if strange:
+        raise EquipoiseError(f"{reader.name} has read what is not in the log: {sorted(strange)[:5]}")
+    return settle(reader.name, places(acknowledged, log), read, longest_stall(reads))

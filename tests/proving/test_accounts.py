@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 from equipoise.broker import Broker
 from equipoise.client import Admin
-from proving.trials.accounts import Account, Read, longest_stall, numbers, settle, table
+from proving.trials.accounts import Account, Read, longest_stall, places, settle, table
 from proving.trials.run import is_kept
 from proving.trials.spark import SINK
 from proving.trials.spark_readers import Files, Topic
@@ -24,14 +24,12 @@ def test_what_nobody_read_is_lost_and_what_came_again_is_repeated() -> None:
     assert not account.is_exact
 
 
-def test_what_the_log_has_twice_is_read_twice() -> None:
-    account = settle("equipoise", {0, 1, 2}, Counter({0: 2, 1: 3, 2: 1}), 0.0, {0: 2, 1: 2, 2: 1})
-    assert (account.lost, account.repeated) == (0, 1)
-
-
-def test_records_are_known_by_their_numbers_in_the_log() -> None:
-    reads = [Read(0.0, 0, 0), Read(1.0, 1, 0), Read(2.0, 0, 0)]
-    assert numbers(reads, {(0, 0): 10, (1, 0): 11}) == Counter({10: 2, 11: 1})
+def test_each_place_of_a_record_is_to_be_read_once() -> None:
+    """Also of a record that the log has twice: whoever reads the one copy twice, and the other not, is found out."""
+    wanted = places([10, 11, 12], {(0, 0): 10, (0, 1): 10, (1, 0): 11, (1, 1): 99})
+    assert wanted == {(0, 0), (0, 1), (1, 0), (-1, 12)}
+    account = settle("equipoise", wanted, Counter({(0, 0): 2, (1, 0): 1, (1, 1): 1}), 0.0)
+    assert (account.lost, account.repeated) == (2, 1)
 
 
 def test_a_stall_is_of_one_partition_whatever_the_others_do() -> None:
