@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,9 @@ from hypothesis import HealthCheck, settings
 
 from tests.beside import Groups
 from tests.effort import DRAWS_NEW, examples
+
+# Collecting makes half a million objects that live as long as the run: the garbage collector need not look at them.
+gc.disable()
 
 # The fixtures of Apache Kafka and of clusters.
 pytest_plugins = ("proving.fixtures",)
@@ -93,6 +97,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: _rank(item.path))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -15,7 +15,7 @@ from proving.spark_cluster import SparkCluster
 from proving.trials.accounts import Account, table
 from proving.trials.consumers import OURS, consumers_through_faults
 from proving.trials.failovers import groups_through_failovers
-from proving.trials.spark import EXACT, SINK, spark_through_faults
+from proving.trials.spark import EXACT, QUERIES, QUERIES_OF_BOTH, SINK, spark_through_faults
 from proving.trials.truncation import readers_of_a_log_that_is_cut
 
 TRIALS = ("consumers", "truncation", "queries", "pipeline")
@@ -58,7 +58,8 @@ def _play(trial: str, cluster: KafkaCluster, home: Path, rounds: int) -> list[Ac
     if trial == "truncation":
         return readers_of_a_log_that_is_cut(cluster, home, tell=_tell)
     with SparkCluster() as spark:
-        return spark_through_faults(cluster, spark, home, apps=[trial], rounds=rounds, tell=_tell)
+        app = QUERIES_OF_BOTH if trial == QUERIES else trial
+        return spark_through_faults(cluster, spark, home, app=app, rounds=rounds, tell=_tell)
 
 
 def is_kept(account: Account) -> bool:

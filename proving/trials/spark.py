@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self
@@ -32,7 +32,7 @@ from proving.trials.writing import Writer
 MEMBERS, SINK, PIPELINE, OFFICIAL = "members", "sink", "pipeline", "official connector"
 OFFICIAL_SINK = "official sink"
 EXACT = (MEMBERS, PIPELINE)  # a sink may repeat what a task had written that was killed
-APPS = ("queries", "pipeline")
+QUERIES, QUERIES_OF_BOTH = "queries", "queries of both"
 TRIGGER = "1 second"  # the queries share the cores with all processes of both clusters
 _RATE = 300  # records a second
 _END_S = 120.0
@@ -131,20 +131,18 @@ def spark_through_faults(
     spark: SparkCluster,
     home: Path,
     *,
-    apps: Sequence[str] = ("queries",),
+    app: str,
     rounds: int = 1,
     tell: Tell = silently,
 ) -> list[Account]:
-    """Kills of executors, of a worker and of a broker, reassignments, elections."""
+    """Kills of executors, of a worker and of a broker, reassignments, elections. `app`: of _MAKERS."""
     topic = f"trial-{uuid.uuid4()}"
     kafka.create_topic(topic, PARTITIONS)
     stage = SparkStage(spark, kafka, Writer(kafka.bootstrap_servers, topic, PARTITIONS, rate=_RATE), [], tell)
     with ExitStack() as stack, stage.writer:
-        for name in apps:  # one after the other: Spark waits 10 s for a Python process, and no longer
-            app, readers = _MAKERS[name](kafka, spark, home, topic)
-            stage.apps.append(stack.enter_context(app))
-            stage.readers += readers
-            stage.until_all_go_on()
+        running, stage.readers = _MAKERS[app](kafka, spark, home, topic)
+        stage.apps.append(stack.enter_context(running))
+        stage.until_all_go_on()
         for _ in range(rounds):
             _round(stage)
         return stage.finish()
@@ -160,25 +158,34 @@ def _round(stage: SparkStage) -> None:
 
 
 def _queries(kafka: KafkaCluster, spark: SparkCluster, home: Path, topic: str) -> Made:
-    """One application with two members of a group, and our sink, and the same of Spark's own connector."""
-    for name in (f"{topic}-sink", f"{topic}-official"):
-        kafka.create_topic(name, PARTITIONS)
-    source = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": topic, "startingOffsets": "earliest"}
-    group = {"group.id": f"members-{topic}"}
-    other = {"group.id": f"sink-{topic}"}
+    """One application with two members of a group, and our sink."""
+    queries, readers = _our_queries(kafka, home, topic)
+    return _application(spark.url, home, queries, with_connector=False), readers
+
+
+def _queries_of_both(kafka: KafkaCluster, spark: SparkCluster, home: Path, topic: str) -> Made:
+    """The same, and beside them a query and a sink of Spark's own connector, which nobody judges."""
+    queries, readers = _our_queries(kafka, home, topic)
+    kafka.create_topic(f"{topic}-official", PARTITIONS)
+    source = _source(kafka, topic)
+    queries["official"] = _query("kafka", source, "json", {"path": f"{home}/official"})
+    queries["official-sink"] = _query("kafka", source, "kafka", _to_topic(kafka, f"{topic}-official"))
+    readers.append(Files(OFFICIAL, home, "official"))
+    readers.append(Topic(OFFICIAL_SINK, kafka.bootstrap_servers, f"{topic}-official", PARTITIONS))
+    return _application(spark.url, home, queries), readers
+
+
+def _our_queries(kafka: KafkaCluster, home: Path, topic: str) -> tuple[dict[str, Any], list[Reader]]:
+    kafka.create_topic(f"{topic}-sink", PARTITIONS)
+    source = _source(kafka, topic)
+    group, other = ({"group.id": f"{name}-{topic}"} for name in ("members", "sink"))
     queries = {
         "members-0": _query("equipoise", source | group, "json", {"path": f"{home}/members-0"}),
         "members-1": _query("equipoise", source | group, "json", {"path": f"{home}/members-1"}),
         "sink": _query("equipoise", source | other, "equipoise", _to_topic(kafka, f"{topic}-sink")),
-        "official": _query("kafka", source, "json", {"path": f"{home}/official"}),
-        "official-sink": _query("kafka", source, "kafka", _to_topic(kafka, f"{topic}-official")),
     }
-    return _application(spark.url, home, queries), [
-        Files(MEMBERS, home, "members-*"),
-        Topic(SINK, kafka.bootstrap_servers, f"{topic}-sink", PARTITIONS),
-        Files(OFFICIAL, home, "official"),
-        Topic(OFFICIAL_SINK, kafka.bootstrap_servers, f"{topic}-official", PARTITIONS),
-    ]
+    sink = Topic(SINK, kafka.bootstrap_servers, f"{topic}-sink", PARTITIONS)
+    return queries, [Files(MEMBERS, home, "members-*"), sink]
 
 
 class Queries(Files):
@@ -189,8 +196,7 @@ class Queries(Files):
         self.group_id = group_id
         self._cluster = cluster
         self._committed: dict[Place, int] = {}
-        source = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": topic}
-        source |= {"startingOffsets": "earliest", "group.id": group_id}
+        source = _source(cluster, topic) | {"group.id": group_id}
         names = ("spark-0", "spark-1")
         queries = {name: _query("equipoise", source, "json", {"path": f"{home}/{name}"}) for name in names}
         self.app = _application("local[2]", home, queries, with_connector=False)
@@ -210,8 +216,7 @@ class Queries(Files):
 
 def queries_of_a_log_that_is_cut(kafka: KafkaCluster, home: Path, topic: str) -> Made:
     """A member of a group, and a query of Spark's own connector, on Spark in one process. Both are told to go on."""
-    source = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": topic, "startingOffsets": "earliest"}
-    source["failOnDataLoss"] = "false"
+    source = _source(kafka, topic) | {"failOnDataLoss": "false"}
     group = {"group.id": f"members-{topic}"}
     queries = {
         "members-0": _query("equipoise", source | group, "json", {"path": f"{home}/members-0"}),
@@ -227,6 +232,14 @@ def _application(master: str, home: Path, queries: Mapping[str, Any], *, with_co
         settings["spark.jars"] = ",".join(map(str, jars("spark").glob("*.jar")))
     given = {"master": master, "home": str(home), "settings": settings, "queries": queries, "trigger": TRIGGER}
     return Application("queries", python_module("proving.trials.spark_app", json.dumps(given)), home)
+
+
+def _source(cluster: Cluster, topic: str) -> dict[str, str]:
+    return {
+        "kafka.bootstrap.servers": cluster.bootstrap_servers,
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+    }
 
 
 def _query(source: str, options: Mapping[str, str], sink: str, to: Mapping[str, str]) -> dict[str, Any]:
@@ -264,4 +277,4 @@ path = "{home}/pipeline"
     return app, [Files(PIPELINE, home, "pipeline/member=*")]
 
 
-_MAKERS = dict(zip(APPS, (_queries, _pipeline), strict=True))
+_MAKERS = {QUERIES: _queries, QUERIES_OF_BOTH: _queries_of_both, PIPELINE: _pipeline}
