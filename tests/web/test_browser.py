@@ -27,6 +27,9 @@ SMALL = group(rebalance(1, 100, {0: (None, "a")}), rebalance(2, 700, {0: ("a", "
 AXE = "(rules) => axe.run(document, {resultTypes: ['violations'], ...rules})"
 # Nothing but colours differs between the schemes.
 AXE_RULES: dict[str, Any] = {"light": {}, "dark": {"runOnly": {"type": "rule", "values": ["color-contrast"]}}}
+# Without what the page itself writes into the server's words.
+PARTS = """Object.fromEntries(["title", "figures", "why", "members", "rebalances", "offsets", "events"].map((id) =>
+  [id, document.getElementById(id).innerHTML.replaceAll(/ style="[^"]*"/g, "")]))"""
 PAGES = ("/groups", f"/groups/{tale.GROUP}", f"/groups/{tale.GROUP}/table", "/topics", "/topics/orders", "/cluster")
 
 
@@ -376,6 +379,32 @@ def test_a_rebalance_appears_without_a_question_and_focus_stays(watched: Watched
     page.wait_for_selector(f"#why >> text=Generation {newest.old_generation} → {newest.generation}")
     assert page.evaluate("document.activeElement.getAttribute('href')") == kept
     assert asked == []
+    watched.check()
+
+
+def test_what_was_patched_is_what_a_new_page_has(watched: Watched, console: FedConsole) -> None:
+    """Rows come, change and go. What the reader has marked stays marked."""
+    whole = tale.view(WHOLE)
+    console.update(tale.cluster(grown(whole, 40)))
+    page = watched.opened(address(console))
+    page.wait_for_selector("#live[data-state=live]")
+    marked = page.evaluate(
+        "getSelection().selectAllChildren(document.querySelector('#members td')), `${getSelection()}`"
+    )
+    for count in (41, 43, 90, 89, 160):
+        now = grown(whole, count)
+        members = now.members[count % 3 :: 1 + count % 2]
+        console.update(
+            tale.cluster(replace(now, members=(now.members[0], *members), partitions=now.partitions[:count]))
+        )
+    last = now.rebalances[-1]
+    page.wait_for_selector(f"#why >> text=Generation {last.old_generation} → {last.generation}")
+    assert page.evaluate("`${getSelection()}`") == marked
+    assert marked
+    patched = page.evaluate(PARTS)
+    page.reload()
+    page.wait_for_selector("html[data-ready]", state="attached")
+    assert page.evaluate(PARTS) == patched
     watched.check()
 
 

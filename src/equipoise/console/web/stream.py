@@ -50,6 +50,17 @@ class Viewer:
         else:
             self.queue.put_nowait(event)
 
+    def unread(self) -> bytes:
+        """All that is queued: a browser that gets the events of one change together draws once."""
+        text = bytearray()
+        while not self.queue.empty():
+            event = self.queue.get_nowait()
+            if event is None:
+                self.queue.put_nowait(None)  # for the next look
+                break
+            text += event.encoded()
+        return bytes(text)
+
     def end(self) -> None:
         """The stream ends after what is queued."""
         if not self.is_closed:
@@ -119,6 +130,6 @@ class Broadcast:
                     continue
                 if next_one is None:
                     return
-                yield next_one.encoded()
+                yield next_one.encoded() + viewer.unread()
         finally:
             self._viewers.discard(viewer)

@@ -2,6 +2,7 @@
 // The stream of the server: events as they come, and what the page says while none can come.
 
 import { drain } from "./drain.js";
+import { patch } from "./patch.js";
 
 /** Opens a stream while the page is looked at: browsers allow six connections to a host, and a hidden tab needs none.
  * @param {() => string} address with where to go on from @param {string[]} types
@@ -57,7 +58,7 @@ function reachable(isReached) {
 /** @type {Map<string, string>} the server's words as they came: to write down what the page has takes time */
 const shown = new Map();
 
-/** Puts the server's words into their places. What has not changed is not touched, and focus stays where it is.
+/** Puts the server's words into their places. Focus stays where it is, or goes to what has its name.
  * @param {Record<string, string>} fragments by id */
 export function replace(fragments) {
   for (const [id, html] of Object.entries(fragments)) {
@@ -65,11 +66,11 @@ export function replace(fragments) {
     if (!place || (shown.get(id) ?? place.innerHTML) === html) continue;
     const focused = place.contains(document.activeElement) ? document.activeElement : null;
     const name = focused?.getAttribute("href") ?? focused?.id ?? null;
-    place.innerHTML = html;
+    patch(place, html);
     if (id === "trouble") document.querySelector(".group")?.classList.toggle("stale", html !== "");
     shown.set(id, html);
     drain(place);
-    if (name) focusAgain(place, name);
+    if (name && !focused?.isConnected) focusAgain(place, name);
   }
 }
 

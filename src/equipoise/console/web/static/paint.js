@@ -8,6 +8,7 @@ const NAMES = [
   "expired", "other", "detect", "join", "assign", "sync",
 ];
 const FONT = '11px Inter, system-ui, "Segoe UI", "DejaVu Sans", sans-serif';
+const BOLD = `600 ${FONT}`;
 
 /** @typedef {Record<string, string>} Theme */
 
@@ -63,21 +64,26 @@ export function sized(canvas, width, height) {
 
 /** @param {CanvasRenderingContext2D} context @param {import("./scene.js").Command[]} commands @param {Theme} colours */
 export function paint(context, commands, colours) {
+  let font = "";
   for (const one of commands) {
     context.fillStyle = colours[one.fill] ?? one.fill;
     if (one.op === "rect") context.fillRect(one.x, one.y, one.w, one.h);
-    else if (one.op === "text") text(context, one);
+    else if (one.op === "text") font = text(context, one, font);
     else if (one.op === "hatch") hatch(context, one);
     else if (one.op === "shape") shape(context, one.points);
     else area(context, one, colours[one.stroke] ?? one.stroke);
   }
 }
 
-/** @param {CanvasRenderingContext2D} context @param {import("./scene.js").Command & {op: "text"}} one */
-function text(context, one) {
-  context.font = one.bold ? `600 ${FONT}` : FONT;
+/** To set a font takes longer than to write a word in it. @param {CanvasRenderingContext2D} context
+ * @param {import("./scene.js").Command & {op: "text"}} one @param {string} font that is set; empty: not known
+ * @returns {string} the one that is set then */
+function text(context, one, font) {
+  const wanted = one.bold ? BOLD : FONT;
+  if (wanted !== font) context.font = wanted;
   context.textAlign = one.align ?? "left";
-  context.fillText(cut(context, one.text, one.max ?? Infinity), one.x, one.y);
+  context.fillText(one.max === undefined ? one.text : cut(context, one.text, one.max), one.x, one.y);
+  return wanted;
 }
 
 /** @param {CanvasRenderingContext2D} context @param {string} full @param {number} max */
