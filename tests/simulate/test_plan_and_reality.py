@@ -3,8 +3,8 @@
 Rebalances must be those of the plan, requests within a tenth. Heartbeats of real clients begin together after a
 rebalance, as planned. The plan does not know three things of the time without an owner. Where between two heartbeats a
 member closes: up to an interval for each of its partitions. Whether it closes while heartbeats arrive, so that some
-members hear an interval later than others: that happens once at most here. And how late a busy machine wakes threads,
-which is measured meanwhile.
+members hear an interval later than others: members come and go between heartbeats here, and one that needs long for it
+may still do so once. And how late a busy machine wakes threads, which is measured meanwhile.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from equipoise.client import Consumer, RebalanceListener
 from equipoise.coordinator.shard import Shard
 from equipoise.simulate.plan import SCENARIOS, PlanSettings, plan
 from equipoise.simulate.plan.scenarios import What
+from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
 
 GROUP, TOPIC = "planned", "t"
 TICK_S = 0.005
@@ -88,6 +89,26 @@ class Metronome:
     def lateness_s(self) -> float:
         """Of the latest of ten."""
         return quantiles(self._late, n=10)[-1]
+
+
+class Pulse:
+    """When the coordinator has heard each member last."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._heard: dict[str, float] = {}
+        for name in ("heartbeat", "is_well"):  # is_well answers a heartbeat of a group at rest
+            patch.setattr(Shard, name, self._noting(getattr(Shard, name)))
+
+    def _noting(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(shard: Shard, request: HeartbeatRequest, *given: Any, **more: Any) -> Any:
+            self._heard[request.member_id] = time.monotonic()
+            return original(shard, request, *given, **more)
+
+        return call
+
+    def is_between(self, member_ids: Iterable[str], interval_s: float) -> bool:
+        """Whether all have just been heard: what happens now they hear together, an interval later."""
+        return min(self._heard.get(one, 0.0) for one in member_ids) > time.monotonic() - interval_s / 2
 
 
 class Listener(RebalanceListener):
@@ -167,7 +188,7 @@ def restart_one_by_one(client: str, strategy: str, settings: PlanSettings, patch
         topics={TOPIC: settings.partitions},
         strict=True,
     ) as broker:
-        ledger = Ledger()
+        ledger, pulse = Ledger(), Pulse(patch)
         common = {
             "bootstrap.servers": broker.bootstrap_servers,
             "group.id": GROUP,
@@ -183,6 +204,10 @@ def restart_one_by_one(client: str, strategy: str, settings: PlanSettings, patch
             is_whole = sum(shares.values()) == settings.partitions and len(shares) == len(members)
             return is_whole and broker.groups[GROUP].state == "Stable"
 
+        def is_between_heartbeats() -> bool:
+            ids = [one.member_id for one in broker.groups[GROUP].members]
+            return pulse.is_between(ids, settings.heartbeat_interval_ms / 1_000)
+
         until(at_rest)
         time.sleep(3 * settings.heartbeat_interval_ms / 1_000)
         until(at_rest)
@@ -191,6 +216,7 @@ def restart_one_by_one(client: str, strategy: str, settings: PlanSettings, patch
         with counted(patch) as seen, Metronome() as metronome:
             for at, what, one in SCENARIOS["rolling-restart"](settings).happenings:
                 time.sleep(max(0.0, begun + at / 1_000 - time.monotonic()))
+                until(is_between_heartbeats)
                 if what is What.CLOSE:
                     members.pop(one).close()
                 else:
