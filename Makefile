@@ -23,9 +23,10 @@ setup: $(STAMP)
 $(STAMP): pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Equipoise needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	$(BIN)/python -m compileall -q src proving bench
+	@$(BIN)/python -m compileall -qq -j 0 -x '/tests?/' .venv/lib || true  # pip would do it on one core, tests too
 	@touch $@
 
 # JVMs of Spark in tests start with half of the CPU time, or as ever where the file cannot be made. Beside it the tests

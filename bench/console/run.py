@@ -35,7 +35,7 @@ _EXPECT = """(generation) => {
       }
     });
     look.observe(line, { attributes: true, attributeFilter: ["data-drawn"] });
-    look.observe(document.getElementById("why"), { childList: true });
+    look.observe(document.getElementById("why"), { childList: true, characterData: true, subtree: true });
   });
 }"""
 

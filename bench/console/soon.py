@@ -41,7 +41,7 @@ _NOTE = """() => {
   };
   const observer = new MutationObserver(look);
   observer.observe(line, { attributes: true, attributeFilter: ["data-drawn"] });
-  observer.observe(why, { childList: true });
+  observer.observe(why, { childList: true, characterData: true, subtree: true });
 }"""
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.image import imread
 from playwright.sync_api import Browser
 
 from bench.console.pictures import NAMES, draw
@@ -28,6 +27,8 @@ def drawn(chromium: Browser, tmp_path_factory: pytest.TempPathFactory, pytestcon
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_picture_shows_the_console_as_it_is(drawn: Path, name: str) -> None:
+    from matplotlib.image import imread  # each worker of pytest collects this file, and few run it
+
     kept, now = imread(DOCS / name)[..., :3], imread(drawn / name)[..., :3]
     assert kept.shape == now.shape
     assert float(np.abs(kept - now).mean()) < MOST_DIFFERENT
