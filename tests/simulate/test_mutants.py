@@ -46,9 +46,11 @@ def test_a_deliberate_bug_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.soak
 @pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("first", range(20_000, 100_000, 20_000))
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_every_deliberate_bug_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
-    check(mutant, monkeypatch, first=20_000)
+def test_every_deliberate_bug_is_found(mutant: Mutant, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not only by the seeds that `make test` has."""
+    check(mutant, monkeypatch, first)
 
 
 def test_a_failing_run_is_shortened_and_its_script_shows_the_failure_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,21 @@ import pickle
 pickle.dumps(source.streamReader(source.schema()))
 """
 
+READ = """
+from equipoise import Broker, Producer
+from equipoise.spark.source.data_source import EquipoiseSource
+with Broker(topics={"t": 1}) as broker, Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+    producer.send("t", b"value", key=b"key", headers=[("name", b"value")]).result(60)
+    options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": "t", "includeHeaders": "true"}
+    source = EquipoiseSource(options)
+    reader = source.reader(source.schema())
+    assert sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part)) == 1
+"""
+ONE_ROW_READ = """
+from equipoise.spark.warming import OneRowReader
+assert [batch.num_rows for batch in OneRowReader("1", ("key", "value", "headers")).read(None)] == [1]
+"""
+
 
 def imported(program: str) -> set[str]:
     code = f"import sys\n{program}\nprint(*{OURS})"
@@ -64,6 +79,12 @@ def daemons(spark: Any) -> set[int]:
     """The JVM's processes of PySpark that make others."""
     children = spark.sparkContext._jvm.java.lang.ProcessHandle.current().children().toArray()
     return {one.pid() for one in children if "pyspark.daemon" in str(one.info().commandLine().orElse(""))}
+
+
+def test_who_reads_imports_no_pandas_either() -> None:
+    """pyarrow imports it by itself, for instance to make an array of Python's values."""
+    assert "pandas" not in imported(READ)
+    assert "pandas" not in imported(ONE_ROW_READ)
 
 
 def test_a_session_that_is_warm_needs_no_more_processes(spark: Any) -> None:

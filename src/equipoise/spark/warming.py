@@ -44,7 +44,9 @@ class OneRowReader(DataSourceReader):
         from equipoise.spark.schema import arrow_schema
 
         freeze()
-        yield pa.RecordBatch.from_pylist([{}], arrow_schema(self._columns))
+        schema = arrow_schema(self._columns)
+        # Of Python's values pyarrow makes no array before it has imported pandas, which no reader of records needs.
+        yield pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in schema], schema=schema)
 
 
 def warm_up(spark: Any) -> threading.Thread:

@@ -124,7 +124,7 @@ class _Drawing:
         return [
             *(self._die, self._freeze, self._be_late, self._skew, self._cut, self._partition, self._stall, self._lose),
             *(self._crash, self._move, self._depose, self._pause, self._slow_disk, self._fail_writes),
-            self._late_commit,
+            *(self._late_commit, self._lose_answers),
         ]
 
     def _any(self) -> str:
@@ -248,6 +248,14 @@ class _Drawing:
         self.lines += [f"rebalance {self._any()}", f"advance {self.random.randint(1, 2 * INTERVAL)}ms"]
         self.lines += [f"stall {slow} 1500ms", f"advance {self.random.randint(1, 1_000)}ms"]
         return f"read {slow} 2"
+
+    def _lose_answers(self) -> str:
+        """The group changes again and again while one member hears nothing: what it says then is epochs behind."""
+        deaf = self._any()
+        for _ in range(self.random.randint(3, 6)):
+            change = self._subscribe()
+            self.lines += [change, f"lose {deaf} reply", f"advance {self.random.randint(10, 300)}ms"]
+        return f"read {deaf} 1"
 
     def _fail_writes(self) -> str:
         """While something is being written."""
