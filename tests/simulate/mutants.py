@@ -216,8 +216,8 @@ def keep_what_was_not_written(patch: Patch) -> None:
     """Records that could not be written stay in effect."""
     original = changes.end_write
 
-    def end_write(one: Any, write: Any, error: ErrorCode, now: int, *, is_lost: bool) -> ErrorCode:
-        original(one, write, ErrorCode.NONE, now, is_lost=is_lost)
+    def end_write(one: Any, write: Any, error: ErrorCode, step: Any, *, is_lost: bool) -> ErrorCode:
+        original(one, write, ErrorCode.NONE, step, is_lost=is_lost)
         return error
 
     patch.setattr(shard, "end_write", end_write)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from equipoise.coordinator.classic.group import Group
 from equipoise.coordinator.consumer.assignment.epochs import arm_target_timer
 from equipoise.coordinator.consumer.group import ConsumerGroup, TargetIndex
-from equipoise.coordinator.consumer.holds import wake
+from equipoise.coordinator.consumer.holds import refuse, wake
 from equipoise.coordinator.consumer.member import ConsumerGroupMember
 from equipoise.coordinator.consumer.membership.timers import arm_missing
 from equipoise.coordinator.consumer.records.replay import Part, Replaced, apply, restore
@@ -22,8 +22,9 @@ from equipoise.coordinator.consumer.story import note, undone
 from equipoise.coordinator.incremental.syncs import wake as wake_classic_members
 from equipoise.coordinator.metadata import Partitions, TopicPartition
 from equipoise.coordinator.outcomes import Answered, GroupDowngraded, Outcome
+from equipoise.coordinator.parked import not_written
 from equipoise.coordinator.reasons import Cause
-from equipoise.coordinator.step import Caller, Step, Write
+from equipoise.coordinator.step import Caller, Step, Write, write_error
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.offsets_records import ConsumerGroupMetadataKey, CoordinatorRecord
 from equipoise.wire.schema import Message
@@ -168,7 +169,7 @@ class Changes:
         step.writes.append(write)
 
 
-def end_write(shard: Shard, write: Write, error: ErrorCode, now: int, *, is_lost: bool) -> ErrorCode:
+def end_write(shard: Shard, write: Write, error: ErrorCode, step: Step, *, is_lost: bool) -> ErrorCode:
     """A write is durable, or has failed, or an earlier one has failed before it: the error that counts.
 
     A write that came too late to be answered may still be in the log: its records stay in effect.
@@ -181,8 +182,24 @@ def end_write(shard: Shard, write: Write, error: ErrorCode, now: int, *, is_lost
         shard.unwritten.remove(write)
         _forget(shard, write.early.group_id)
     else:
-        _fail_from(shard, write.early, error, now)
+        before = shard.find(write.early.group_id)
+        _fail_from(shard, write.early, error, step.now)
+        if before is not None and shard.find(write.early.group_id) is not before:
+            _let_go(shard, before, error, step)
     return error
+
+
+def _let_go(shard: Shard, group: Group | ConsumerGroup, error: ErrorCode, step: Step) -> None:
+    """The group was there for as long as writes were under way that have failed: nobody would answer who waits in it.
+    Rule A21.7."""
+    if isinstance(group, Group):
+        shard.rebalancer.release_all(group, not_written(error), step)
+        return
+    waiting = [*group.held]
+    if group.incremental is not None:
+        waiting += [*group.incremental.heartbeats, *group.incremental.syncs]
+    for member_id in waiting:
+        refuse(shard, group, member_id, step, error=write_error(error))
 
 
 def _fail_from(shard: Shard, failed: Early, error: ErrorCode, now: int) -> None:

@@ -162,7 +162,7 @@ class Shard(ShardState):
         done by the module that made it. `is_lost`: after an error the records are not in the log. Rule 0.3."""
         step = Step(now)
         if write.early is not None:
-            error = end_write(self, write, error, now, is_lost=is_lost)
+            error = end_write(self, write, error, step, is_lost=is_lost)
         if error is ErrorCode.NONE:
             producer_id = NO_PRODUCER_ID if write.producer is None else write.producer.producer_id
             for record in write.records:
