@@ -21,7 +21,7 @@ from equipoise.coordinator.consumer.records.replay import Part, Replaced, apply,
 from equipoise.coordinator.consumer.story import note, undone
 from equipoise.coordinator.incremental.syncs import wake as wake_classic_members
 from equipoise.coordinator.metadata import Partitions, TopicPartition
-from equipoise.coordinator.outcomes import Answered, GroupDowngraded, Outcome
+from equipoise.coordinator.outcomes import Answered, Outcome
 from equipoise.coordinator.parked import not_written
 from equipoise.coordinator.reasons import Cause
 from equipoise.coordinator.step import Caller, Step, Write, write_error
@@ -58,7 +58,6 @@ class Changes:
         self.records: list[CoordinatorRecord] = []
         self._undo: list[Replaced | GroupReplaced] = []
         self._retargeted: dict[str, Partitions | None] = {}  # by `put_targets`, as they were before
-        self.downgraded: Group | None = None  # the classic group that a `consumer` group has become
         self.causes: list[Cause] = []  # of a bump, for the journal
         self.silent_since: dict[str, int] = {}  # members that are gone without a word, for the journal
 
@@ -160,8 +159,6 @@ class Changes:
 
     def _begin(self, step: Step, outcome: Outcome | None) -> None:
         shard, name = self._shard, self.group_id
-        if self.downgraded is not None:
-            outcome = GroupDowngraded(self.downgraded, outcome if isinstance(outcome, Answered) else None)
         shard.last_early_write += 1
         write = Write(self.records, outcome, Early(shard.last_early_write, name, tuple(self._undo)))
         shard.unwritten.append(write)
@@ -182,11 +179,37 @@ def end_write(shard: Shard, write: Write, error: ErrorCode, step: Step, *, is_lo
         shard.unwritten.remove(write)
         _forget(shard, write.early.group_id)
     else:
-        before = shard.find(write.early.group_id)
-        _fail_from(shard, write.early, error, step.now)
-        if before is not None and shard.find(write.early.group_id) is not before:
-            _let_go(shard, before, error, step)
+        _fail_from(shard, write.early, error, step)
     return error
+
+
+def _fail_from(shard: Shard, failed: Early, error: ErrorCode, step: Step) -> None:
+    """Undoes this write and all later ones of its group; no other group has built on them. Rule A21.2."""
+    undone_numbers, gone = set(), list[Group | ConsumerGroup]()
+    for write in reversed(shard.unwritten):
+        early = write.early
+        if early is None or early.group_id != failed.group_id:
+            continue
+        if early.number < failed.number:
+            break
+        undone_numbers.add(early.number)
+        gone += _undo(shard, early.group_id, early.undo)
+        _forget(shard, early.group_id)
+        if early.number > failed.number:
+            shard.voided[early.number] = error
+    shard.unwritten = deque(
+        one for one in shard.unwritten if one.early is None or one.early.number not in undone_numbers
+    )
+    for one in gone:
+        if one is not shard.find(failed.group_id):
+            _let_go(shard, one, error, step)
+    if (group := shard.consumer_groups.get(failed.group_id)) is not None:
+        undone(group)
+        group.computing = group.computed = None  # they may rest on what is undone
+        arm_missing(shard, group, step.now)
+        arm_target_timer(shard, group, step.now + _PAUSE_MS)
+    elif (classic := shard.groups.get(failed.group_id)) is not None:
+        shard.rebalancer.arm_missing(classic, step.now)
 
 
 def _let_go(shard: Shard, group: Group | ConsumerGroup, error: ErrorCode, step: Step) -> None:
@@ -202,32 +225,6 @@ def _let_go(shard: Shard, group: Group | ConsumerGroup, error: ErrorCode, step: 
         refuse(shard, group, member_id, step, error=write_error(error))
 
 
-def _fail_from(shard: Shard, failed: Early, error: ErrorCode, now: int) -> None:
-    """Undoes this write and all later ones of its group; no other group has built on them. Rule A21.2."""
-    undone_numbers = set()
-    for write in reversed(shard.unwritten):
-        early = write.early
-        if early is None or early.group_id != failed.group_id:
-            continue
-        if early.number < failed.number:
-            break
-        undone_numbers.add(early.number)
-        _undo(shard, early.group_id, early.undo)
-        _forget(shard, early.group_id)
-        if early.number > failed.number:
-            shard.voided[early.number] = error
-    shard.unwritten = deque(
-        one for one in shard.unwritten if one.early is None or one.early.number not in undone_numbers
-    )
-    if (group := shard.consumer_groups.get(failed.group_id)) is not None:
-        undone(group)
-        group.computing = group.computed = None  # they may rest on what is undone
-        arm_missing(shard, group, now)
-        arm_target_timer(shard, group, now + _PAUSE_MS)
-    elif (classic := shard.groups.get(failed.group_id)) is not None:
-        shard.rebalancer.arm_missing(classic, now)
-
-
 def is_void(shard: Shard, write: Write) -> bool:
     """Whether the write must not be made, because an earlier one has failed."""
     return write.early is not None and write.early.number in shard.voided
@@ -239,9 +236,14 @@ def _forget(shard: Shard, group_id: str) -> None:
         shard.unwritten_groups[group_id] = left
 
 
-def _undo(shard: Shard, group_id: str, undo: Iterable[Replaced | GroupReplaced]) -> None:
+def _undo(shard: Shard, group_id: str, undo: Iterable[Replaced | GroupReplaced]) -> list[Group | ConsumerGroup]:
+    """Returns the groups that others have taken the place of."""
+    gone: list[Group | ConsumerGroup] = []
     for one in reversed(tuple(undo)):
         if isinstance(one, GroupReplaced):
+            if (made := shard.find(group_id)) is not None:
+                gone.append(made)
             shard.install(group_id, one.before)
         elif (group := shard.consumer_groups.get(group_id)) is not None:
             restore(group, one)
+    return gone

@@ -74,18 +74,5 @@ class GroupTombstoned(NamedTuple):
     caller: Caller | None = None
 
 
-class GroupDowngraded(NamedTuple):
-    """A `consumer` group that has become this classic group. If that cannot be written, who waits in it is let go."""
-
-    group: Group
-    answer: Answered | None
-
-
-class GroupTurned(NamedTuple):
-    """A classic group that has become this incremental one. If that cannot be written, who waits in it is let go."""
-
-    group: ConsumerGroup
-
-
-OfAGroup = GroupCreated | AssignmentWritten | StaticMemberReplaced | GroupTombstoned | GroupDowngraded | GroupTurned
+OfAGroup = GroupCreated | AssignmentWritten | StaticMemberReplaced | GroupTombstoned
 Outcome: TypeAlias = "Answered | OffsetsCommitted | OfAGroup | TransitionWritten"

@@ -35,13 +35,11 @@ from equipoise.coordinator.outcomes import (
     Answered,
     AssignmentWritten,
     GroupCreated,
-    GroupDowngraded,
     GroupTombstoned,
-    GroupTurned,
     OffsetsCommitted,
     StaticMemberReplaced,
 )
-from equipoise.coordinator.parked import ANSWERED, UNLOADED, not_written
+from equipoise.coordinator.parked import ANSWERED, UNLOADED
 from equipoise.coordinator.reasons import Cause, Trigger
 from equipoise.coordinator.shard_state import ShardState, Status, unchanged
 from equipoise.coordinator.step import Caller, Resolve, Step, WallTime, Write, write_error
@@ -172,10 +170,6 @@ class Shard(ShardState):
                 commit.offsets_committed(self, outcome, error, step)
             case Answered() as outcome:
                 _answer(outcome, error, step)
-            case GroupTurned() as outcome:
-                turning.turned(self, outcome, error, step)
-            case GroupDowngraded() as outcome:
-                self._downgraded(outcome, error, step)
             case GroupCreated() as outcome:
                 join.group_created(self, outcome, error, step)
             case AssignmentWritten():
@@ -186,13 +180,6 @@ class Shard(ShardState):
             case GroupTombstoned() as outcome:
                 admin.group_tombstoned(self, outcome, error, step)
         return step
-
-    def _downgraded(self, outcome: GroupDowngraded, error: ErrorCode, step: Step) -> None:
-        """If it could not be written, the group is a `consumer` group again, and who waits in the other is let go."""
-        if error is not ErrorCode.NONE:
-            self.rebalancer.release_all(outcome.group, not_written(error), step)
-        if outcome.answer is not None:
-            _answer(outcome.answer, error, step)
 
     # -- time
 

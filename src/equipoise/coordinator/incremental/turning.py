@@ -17,13 +17,11 @@ from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.consumer.guests.guest_data import read_subscription, with_ids
 from equipoise.coordinator.consumer.guests.migration import downgrade, make_guests, may_downgrade
 from equipoise.coordinator.consumer.membership.timers import arm_missing, arm_sync_timer
-from equipoise.coordinator.incremental.data import Incremental, Turn
+from equipoise.coordinator.incremental.data import Incremental
 from equipoise.coordinator.incremental.eligibility import Mode, Offered, eligible_protocol, offered_by
-from equipoise.coordinator.incremental.syncs import refuse_all
 from equipoise.coordinator.metadata import MetadataImage, TopicPartition
-from equipoise.coordinator.outcomes import GroupTurned
 from equipoise.coordinator.reasons import Cause, Trigger
-from equipoise.coordinator.step import Step, write_error
+from equipoise.coordinator.step import Step
 from equipoise.coordinator.timers import TimerKey, TimerKind
 from equipoise.wire.apis.k11_join_group import JoinGroupRequest
 from equipoise.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment
@@ -59,7 +57,7 @@ def maybe_turn(shard: Shard, group_id: str, step: Step, joiner: JoinGroupRequest
     except KafkaError:
         return  # bytes that cannot be read, or user data in assignments: its leader knows more
     _carry_over(shard, group, made, step)
-    changes.write(step, GroupTurned(made))
+    changes.write(step, None)
 
 
 def _is_complete(shard: Shard, classic: Group) -> bool:
@@ -105,14 +103,6 @@ def _carry_over_member(group: ConsumerGroup, member: ClassicGroupMember) -> None
     presence = group.presence_of(member.member_id)
     presence.last_seen, presence.longest_silence_ms = member.last_seen, member.longest_silence_ms
     presence.lost_at, presence.notes = member.lost_at, member.notes
-
-
-def turned(shard: Shard, outcome: GroupTurned, error: ErrorCode, step: Step) -> None:
-    """If it could not be written, the classic group is back, and who waits here is let go. Rule C6.7."""
-    turn = Turn(shard, outcome.group, step)
-    if error is not ErrorCode.NONE:
-        for member_id in [*turn.incremental.heartbeats, *turn.incremental.syncs]:
-            refuse_all(turn, member_id, write_error(error))
 
 
 # -- incremental to classic

@@ -287,7 +287,6 @@ def downgrade(
     for member_id in list(group.members):
         cancel_all(shard, group, member_id)
     changes.install(classic)
-    changes.downgraded = classic
     for member in classic.members.values():
         shard.rebalancer.begin_session(member, step.now)
     classic.journal.go_on(group.journal)
