@@ -29,9 +29,19 @@ class Durability(Observer):
         self._read = 0
         self._generation = -1
         self._epochs: dict[str, int] = {}
+        self._generations_ever: set[int] = set()
+        self._epochs_ever: dict[str, int] = {}  # the highest, also of members that are gone
+        self._asked: dict[Call, Shard] = {}
+
+    def arrived(self, call: Call, shard: Shard) -> None:
+        """Notes whom it asks."""
+        self._asked[call] = shard
 
     def answered(self, call: Call) -> None:
-        """An assignment counts when it is in the log: after a crash the group must go on from there."""
+        """An assignment counts when it is in the log: after a crash the group must go on from there.
+
+        A coordinator that is none any more, and has not heard of it, says what the log has had once."""
+        is_deposed = self._asked.pop(call, None) is not self._world.shard
         request = call.request
         if not isinstance(request, SyncGroupRequest | ConsumerGroupHeartbeatRequest):
             return
@@ -39,12 +49,14 @@ class Durability(Observer):
         if reply.error_code != ErrorCode.NONE:
             return
         self._read_on()
+        epochs = self._epochs_ever if is_deposed else self._epochs
         if isinstance(request, SyncGroupRequest):
             is_durable = request.generation_id == self._generation
-            is_durable |= self._epochs.get(request.member_id, -1) >= request.generation_id
+            is_durable |= is_deposed and request.generation_id in self._generations_ever
+            is_durable |= epochs.get(request.member_id, -1) >= request.generation_id
             assert is_durable, f"SyncGroup of {call.client_id} is answered before its generation is durable"
         elif reply.member_epoch > 0:
-            is_durable = self._epochs.get(reply.member_id or request.member_id, -1) >= reply.member_epoch
+            is_durable = epochs.get(reply.member_id or request.member_id, -1) >= reply.member_epoch
             assert is_durable, f"{call.client_id} is told epoch {reply.member_epoch} before it is durable"
 
     def _read_on(self) -> None:
@@ -55,9 +67,11 @@ class Durability(Observer):
             key, value = record
             if isinstance(key, GroupMetadataKey):
                 self._generation = value.generation if isinstance(value, GroupMetadataValue) else -1
+                self._generations_ever.add(self._generation)
             elif isinstance(key, ConsumerGroupCurrentMemberAssignmentKey):
                 is_there = isinstance(value, ConsumerGroupCurrentMemberAssignmentValue)
-                self._epochs[key.member_id] = value.member_epoch if is_there else -1  # type: ignore[union-attr]
+                self._epochs[key.member_id] = epoch = value.member_epoch if is_there else -1  # type: ignore[union-attr]
+                self._epochs_ever[key.member_id] = max(epoch, self._epochs_ever.get(key.member_id, -1))
         self._read = len(log)
 
     def check_replay(self) -> None:
