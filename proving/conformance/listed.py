@@ -114,7 +114,9 @@ def _is_forgotten_by_kafka(found: Found) -> bool:
     joins = [one for one in found.history if isinstance(one, Ask) and one.api == "JoinGroup"]
     if not any(one.fields.get("member_id") for one in joins):
         return False
-    return found.kafka == NOTHING or found.answered("GROUP_ID_NOT_FOUND", "UNKNOWN_MEMBER_ID")
+    group = found.all_of_kafka.get(found.key)
+    is_dead = isinstance(group, dict) and group.get("group_state") == "Dead"  # seen where another write comes behind
+    return is_dead or found.kafka == NOTHING or found.answered("GROUP_ID_NOT_FOUND", "UNKNOWN_MEMBER_ID")
 
 
 LISTED = (
