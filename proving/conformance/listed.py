@@ -114,9 +114,17 @@ def _is_forgotten_by_kafka(found: Found) -> bool:
     joins = [one for one in found.history if isinstance(one, Ask) and one.api == "JoinGroup"]
     if not any(one.fields.get("member_id") for one in joins):
         return False
-    group = found.all_of_kafka.get(found.key)
-    is_dead = isinstance(group, dict) and group.get("group_state") == "Dead"  # seen where another write comes behind
-    return is_dead or found.kafka == NOTHING or found.answered("GROUP_ID_NOT_FOUND", "UNKNOWN_MEMBER_ID")
+    is_unknown = found.kafka == NOTHING or found.answered("GROUP_ID_NOT_FOUND", "UNKNOWN_MEMBER_ID")
+    return is_unknown or _is_dead_not_empty(found)
+
+
+def _is_dead_not_empty(found: Found) -> bool:
+    """A `consumer` group without members that Kafka tells as dead: a write behind the refusal has shown it."""
+    kafka, ours = found.all_of_kafka.get(found.key), found.all_of_ours.get(found.key)
+    if not (isinstance(kafka, dict) and isinstance(ours, dict)):
+        return False
+    is_empty = (ours.get("type"), ours.get("group_state")) == ("consumer", "Empty")
+    return is_empty and kafka.get("group_state") == "Dead"
 
 
 LISTED = (

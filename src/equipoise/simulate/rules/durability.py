@@ -41,7 +41,7 @@ class Durability(Observer):
         """An assignment counts when it is in the log: after a crash the group must go on from there.
 
         A coordinator that is none any more, and has not heard of it, says what the log has had once."""
-        is_deposed = self._asked.pop(call, None) is not self._world.shard
+        is_deposed = self._asked.pop(call, self._world.shard) is not self._world.shard
         request = call.request
         if not isinstance(request, SyncGroupRequest | ConsumerGroupHeartbeatRequest):
             return
