@@ -14,11 +14,11 @@ from proving.conformance.consumer.scripts import all_scripts
 from proving.conformance.consumer.side import RECORDS
 from proving.conformance.consumer.steps import arrive, beat, depart
 from proving.conformance.consumer.values import Claim, Epoch, Held, Parts, Pattern, Topic
-from proving.conformance.listed import CONSUMER
+from proving.conformance.listed import CONSUMER, Found, listed
 from proving.conformance.normal import MADE, Names
 from proving.conformance.play import play, play_drawn
 from proving.conformance.run import STEPS, run
-from proving.conformance.steps import Id, Script, TopicId
+from proving.conformance.steps import Ask, Id, Script, TopicId
 from proving.conformance.worlds import CONSUMER_SETTINGS, World, our_settings, prepare
 
 T, U = b"t" * 16, b"u" * 16
@@ -104,6 +104,15 @@ def test_random_scripts_are_repeated_by_their_seed(world: World) -> None:
     first, second = (play_drawn("5-1", world) for _ in range(2))
     assert first.different == second.different == []
     assert list(first.script.steps) == list(second.script.steps)
+
+
+def test_a_group_that_kafka_forgets_is_listed_only_where_ours_is_empty() -> None:
+    asked = Ask("z", "JoinGroup", 9, {"group_id": "g", "member_id": "z"})
+    ours = {"type": "consumer", "group_state": "Empty"}
+    found = Found(Script("", "", []), (asked,), "g", "group_state", "Dead", "Empty", {"g": {"group_state": "Dead"}})
+    assert listed(found._replace(all_of_ours={"g": ours})) is not None
+    assert listed(found._replace(all_of_ours={"g": {**ours, "group_state": "Stable"}})) is None
+    assert listed(found._replace(all_of_ours={"g": ours}, history=(Ask("z", "JoinGroup", 9, {}),))) is None
 
 
 # -- beside Apache Kafka

@@ -33,6 +33,26 @@ def test_a_viewer_gets_what_is_published_and_what_it_has_missed() -> None:
     run(scenario())
 
 
+def test_events_of_one_change_leave_together_and_the_end_behind_them() -> None:
+    """A page that gets them one by one may draw between them."""
+
+    async def scenario() -> None:
+        broadcast = Broadcast()
+        stream = broadcast.follow(0)
+        assert await texts(stream, 1) == ["retry: 2000\n\n"]
+        for kind in ("rebalance", "state", "fragments"):
+            broadcast.publish(kind, {})
+        broadcast.close()
+        (together,) = [piece.decode() async for piece in stream]
+        assert [line for line in together.splitlines() if "event" in line] == [
+            "event: rebalance",
+            "event: state",
+            "event: fragments",
+        ]
+
+    run(scenario())
+
+
 def test_who_was_away_too_long_is_told_to_begin_anew() -> None:
     async def scenario() -> None:
         broadcast = Broadcast()
