@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import pickle
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -110,6 +113,50 @@ def test_sigterm_unwinds_once_and_stop_may_take_its_time(reader: StreamReader) -
     os.kill(os.getpid(), signal.SIGTERM)  # Spark sends two
     reader.stop()
     reader.stop()
+
+
+def test_sigterm_does_not_interrupt_a_stop(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark interrupts the query, which closes the connection: the reader may stop before the signal comes."""
+    reader = reader_of(broker, **{"group.id": "g", "startingOffsets": "earliest"})
+    reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    planner = reader._planner
+    assert planner is not None
+    close = planner.close
+
+    async def slow() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(0.05)
+        await close()
+
+    monkeypatch.setattr(planner, "close", slow)
+    reader.stop()
+    assert broker.groups["g"].members == []
+
+
+LEAVES_LATE = """
+import os, signal, sys
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from tests.spark.test_stream_reader import StreamReader, SourceOptions
+
+class Interrupted(StreamReader):
+    def stop(self):
+        if signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
+            os.kill(os.getpid(), signal.SIGTERM)  # before its first line
+        super().stop()
+
+given = {"kafka.bootstrap.servers": sys.argv[1], "subscribe": "t", "group.id": "g"}
+reader = Interrupted(SourceOptions.parse(given, streaming=True), ("value",))
+try:
+    reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+finally:
+    reader.stop()
+"""
+
+
+def test_who_is_interrupted_before_it_stops_leaves_at_the_end_of_the_process(broker: Broker) -> None:
+    ended = subprocess.run([sys.executable, "-c", LEAVES_LATE, broker.bootstrap_servers], check=False, timeout=60)
+    assert ended.returncode == 0
+    assert broker.groups["g"].members == []
 
 
 def test_stop_without_a_start(broker: Broker) -> None:

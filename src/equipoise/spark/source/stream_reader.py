@@ -7,6 +7,7 @@ What only the driver needs, and what only executors need, is imported there.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import signal
 import sys
@@ -56,6 +57,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 from equipoise.spark.source.offset_reader import OffsetReader
 
             _unwind_on_sigterm()
+            atexit.register(self.stop)
             self._reader = OffsetReader(self._options.consumer)
             self._planner = self._reader.run(open_planner(self._reader, self._options), "the start of the source")
         return self._reader, self._planner
@@ -145,16 +147,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Comes one batch late, and never for the last: `latestOffset` knows earlier."""
 
     def stop(self) -> None:
+        """Out of the group. Spark closes its connection, which calls this, and sends SIGTERM, which must not interrupt
+        it. A SIGTERM that comes before it has begun is followed by another call, at the end of the process."""
         reader, planner = self._reader, self._planner
+        if reader is None:
+            return
+        _ignore_sigterm()
         self._reader = self._planner = None
-        if reader is not None:
-            try:
-                if planner is not None:
-                    reader.thread.run(planner.close(), _STOP_SECONDS)
-            except TimeoutError:
-                log.warning("the source could not be closed within %g s", _STOP_SECONDS)
-            finally:
-                reader.close()
+        atexit.unregister(self.stop)
+        try:
+            if planner is not None:
+                reader.thread.run(planner.close(), _STOP_SECONDS)
+        except TimeoutError:
+            log.warning("the source could not be closed within %g s", _STOP_SECONDS)
+        finally:
+            reader.close()
 
 
 _STOP_SECONDS = 15.0
@@ -170,6 +177,11 @@ def _unwind_on_sigterm() -> None:
         signal.signal(signal.SIGTERM, _exit)
 
 
+def _ignore_sigterm() -> None:
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
 def _exit(signum: int, frame: FrameType | None) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _ignore_sigterm()
     sys.exit(0)
