@@ -108,6 +108,8 @@ class Story:
                 waited_for=self.members.get(last[1]),
                 waited_ms=last[0],
                 arrivals=tuple((member_id, after) for after, member_id in arrivals),
+                unsynced=(last[1],),
+                synced=((last[1], join + 60),),
                 moved=tuple(moves),
                 kept=len(self.owners) - len(moves),
                 revoked=(),

@@ -15,6 +15,7 @@ from equipoise.coordinator.events import (
     MemberFenced,
     MemberJoined,
     MemberLeft,
+    MembersSynced,
     StateChanged,
     TargetReached,
 )
@@ -30,6 +31,7 @@ EVENTS: list[Event] = [
     MemberFenced("g", 0, WHO, "Heartbeat"),
     CommitRefused("g", 0, WHO, Refusal.OLD_GENERATION, generation_id=1, group_generation_id=2),
     GroupDeleted("g", 0, True),
+    MembersSynced("g", 0, 7, (("a-1", 40), ("b-1", 1_240))),
     TargetReached("g", 0, 7, overtaken=False),
 ]
 
@@ -133,6 +135,7 @@ def test_every_kind_of_event() -> None:
         "Heartbeat of consumer-3-3f2a9c1e refused, because another member has its group.instance.id i3 now",
         "commit of consumer-3-3f2a9c1e refused, because it is of generation 1, the group is at 2",
         "deleted, because it was empty and none of its offsets was left",
+        "b-1 asked last for its assignment of generation 7, after 1.2 s",
         "every member has its part of epoch 7",
     ]
     assert words.event(GroupDeleted("g", 0, False)) == "deleted"

@@ -119,6 +119,7 @@ def test_who_was_called_who_waited_and_how_long_it_was_dark() -> None:
     stage, _, _, _ = three_with_one_more()
     entry = entries(stage)[-1]
     assert entry.called == {"a": 200, "b": 1_200}
+    assert entry.done == {"a": 1_200, "b": 1_200}, "a has given up, and b has what it gave"
     assert entry.waits == [Wait("b", "a", 2, 1_200)]
     assert entry.dark_ms == {("t", 2): 1_000, ("t", 3): 1_000}, "dark from when a was told to give it up"
     assert entry.longest_dark_ms == 1_000

@@ -16,7 +16,7 @@ from tests.views.test_timeline import rebalance as row
 LATE = "consumer poll timeout has expired."
 
 
-def _entry(**more: Any) -> Rebalance:
+def made_entry(**more: Any) -> Rebalance:
     cause = Cause(Trigger.SESSION_EXPIRED, Who("a-1", "a", "/10.0.0.1"), None, 45_000, 45_000)
     entry = Rebalance("g", cause, 1_000, 6, generation=7, joined_at=1_200, assigned_at=1_250, ended=1_300, members=2)
     entry.waited_for, entry.waited_ms, entry.arrivals = Who("b-1", "b"), 200, {"b-1": 200}
@@ -28,7 +28,7 @@ def _entry(**more: Any) -> Rebalance:
 
 
 def test_a_row_of_the_journal_says_what_the_coordinators_entry_says() -> None:
-    entry = _entry()
+    entry = made_entry()
     view = from_row(json.loads(json.dumps(rebalance_row(entry))))
     assert from_entry(entry) == rebalance_views("g", [json.loads(json.dumps(rebalance_row(entry)))], [])[0]
     assert view.cause == entry.cause
@@ -82,5 +82,5 @@ def test_a_member_that_polled_too_late_has_a_reason_of_its_own() -> None:
     found = culprit(guessed[1])
     assert found is not None
     assert found.client_id == "b"
-    nobody = from_entry(_entry(cause=Cause(Trigger.ASSIGNMENT_NOT_WRITTEN)))
+    nobody = from_entry(made_entry(cause=Cause(Trigger.ASSIGNMENT_NOT_WRITTEN)))
     assert culprit(nobody) is None

@@ -19,6 +19,7 @@ from equipoise.coordinator.events import (
     MemberFenced,
     MemberJoined,
     MemberLeft,
+    MembersSynced,
     StateChanged,
     TargetReached,
 )
@@ -216,6 +217,9 @@ def event(happened: Event) -> str:
             return f"commit of {name(who)} refused, because {refusal(happened)}"
         case GroupDeleted(expired=expired):
             return "deleted, because it was empty and none of its offsets was left" if expired else "deleted"
+        case MembersSynced(generation_id=generation, syncs=syncs):
+            last, after = max(syncs, key=lambda one: one[1])
+            return f"{member(last)} asked last for its assignment of generation {generation}, after {duration(after)}"
         case TargetReached(epoch=epoch, overtaken=overtaken):
             return f"epoch {epoch} was overtaken" if overtaken else f"every member has its part of epoch {epoch}"
     raise AssertionError(f"no words for {happened!r}")

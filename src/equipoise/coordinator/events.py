@@ -73,6 +73,17 @@ class GroupDeleted(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class MembersSynced(Event):
+    """Members of a classic group that asked for their assignment only after the rebalance had ended.
+
+    It comes when the last of them has asked, or when the next rebalance begins.
+    """
+
+    generation_id: int
+    syncs: tuple[tuple[str, int], ...]  # member id, and ms from the start of the rebalance
+
+
+@dataclass(frozen=True, slots=True)
 class TargetReached(Event):
     """Every member of a `consumer` group has what the target gives it, or a newer target has overtaken it."""
 

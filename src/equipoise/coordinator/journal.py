@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple, Protocol, TypeVar
 
 from equipoise.coordinator.reasons import NOBODY, Cause, Who
@@ -71,6 +72,7 @@ class Rebalance:
     waited_for: Who = NOBODY
     waited_ms: int = 0
     arrivals: dict[str, int] = field(default_factory=dict)  # ms from the start to a member's JoinGroup, the slowest
+    unsynced: tuple[str, ...] = ()  # member ids: they had not asked for their assignment when it was there
     protocol: str | None = None
     timeouts: tuple[Timeouts, ...] = ()
     overtaken: bool = False
@@ -84,12 +86,13 @@ class Rebalance:
     is_target: bool = False
     further_causes: list[Cause] = field(default_factory=list)  # that came before there was a target
     called: dict[str, int] = field(default_factory=dict)  # by member id: when its partitions were first changed, in ms
+    done: dict[str, int] = field(default_factory=dict)  # by member id: when they were last changed, in ms
     waits: list[Wait] = field(default_factory=list)  # the longest first
 
     @property
     def listed(self) -> int:
         """Partitions and members that the entry names."""
-        of_target = len(self.further_causes) + len(self.called) + len(self.waits)
+        of_target = len(self.further_causes) + len(self.called) + len(self.done) + len(self.waits)
         return len(self.moved) + len(self.revoked) + len(self.dark_ms) + of_target
 
     def note_dark(self, partition: TopicPartition, dark: int, room: Room) -> None:
@@ -171,6 +174,7 @@ class TargetFacts(NamedTuple):
         entry.further_causes = [one for one in entry.further_causes if room.has(*one.who, one.said)]
         entry.waits = [one for one in entry.waits if room.has(one.waiter, one.owner)]
         entry.called = {one: at for one, at in entry.called.items() if room.has(one)}
+        entry.done = {one: at for one, at in entry.done.items() if one in entry.called and room.has(one)}
         yield from self._list_moves(room)
         for place, ((topic_id, number), dark) in enumerate(self.darkened.items()):
             if place % _STRIDE == 0:
@@ -218,6 +222,7 @@ class Journal:
     _dark_since: dict[TopicPartition, int] = field(default_factory=dict)
     _partitions: dict[bytes, Partitions] = field(default_factory=dict)  # of the assignments last read: most stay
     _targets: list[TargetFacts] = field(default_factory=list)  # that were not given out yet
+    _syncs: list[tuple[str, int]] = field(default_factory=list)  # that came after the end of the last rebalance
 
     # -- facts, noted as they come
 
@@ -280,9 +285,22 @@ class Journal:
         if self._current is not None:
             self._current.assigned_at = now
 
-    def stable(self, assignments: dict[str, bytes], now: int) -> None:
-        """A rebalance ends with this assignment."""
+    def stable(self, assignments: dict[str, bytes], now: int, unsynced: Iterable[str] = ()) -> None:
+        """A rebalance ends with this assignment. Some members may not have asked for it yet."""
+        if self._current is not None:
+            self._current.unsynced = tuple(islice(unsynced, ARRIVALS))
         self._end(assignments, now)
+
+    def synced(self, member_id: str, now: int) -> None:
+        """A member has asked for its assignment, for the first time, after the end of the rebalance."""
+        last = self.entries[-1] if self.entries and self._current is None else None
+        if last is not None and member_id in last.unsynced:
+            self._syncs.append((member_id, now - last.started))
+
+    def take_syncs(self) -> tuple[tuple[str, int], ...]:
+        """The members that have asked since, and when, in ms from the start of the rebalance."""
+        taken, self._syncs = tuple(self._syncs), []
+        return taken
 
     def completed_empty(self, generation: int, now: int) -> None:
         """A rebalance ends without members."""

@@ -107,6 +107,8 @@ class RebalanceView:
     waited_for: Who | None = None
     waited_ms: int | None = None
     arrivals: tuple[tuple[str, int], ...] = ()  # member id and ms after the start, the slowest last
+    unsynced: tuple[str, ...] | None = None  # had not asked for their assignment when it was there; None: not known
+    synced: tuple[tuple[str, int], ...] = ()  # of these, who has asked since, and when
     moved: tuple[Move, ...]
     kept: int
     revoked: tuple[tuple[str, int], ...]
@@ -117,6 +119,7 @@ class RebalanceView:
     is_target: bool = False
     further_causes: tuple[Cause | Guess, ...] = ()
     called: tuple[tuple[str, int], ...] = ()  # member id and ms after the start
+    done: tuple[tuple[str, int], ...] = ()  # when their partitions were last changed
     waits: tuple[Wait, ...] = ()
     source: Source
 

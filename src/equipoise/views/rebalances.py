@@ -30,12 +30,25 @@ def rebalance_views(group_id: str, journal: Sequence[Entry], records: Sequence[E
     rows = [one for one in journal if one["type"] == "rebalance"]
     generations = [one for one in records if one["type"] == "generation"]
     matched = {id(record) for record in match(rows, generations) if record is not None}
-    found = [from_row(row) for row in rows]
+    late = _late_syncs(journal)
+    found = [replace(from_row(row), synced=late[id(row)]) if id(row) in late else from_row(row) for row in rows]
     for before, record in neighbours(records):
         view = None if id(record) in matched else from_records(group_id, record, before)
         if view is not None:
             found.append(view)
     return with_keys(sorted(found, key=lambda one: one.at))
+
+
+def _late_syncs(journal: Iterable[Entry]) -> dict[int, tuple[tuple[str, int], ...]]:
+    """By the identity of a rebalance's row: members that asked for their assignment after its end."""
+    ended: dict[int, Entry] = {}  # by generation, the last of it
+    late = {}
+    for row in journal:
+        if row["type"] == "rebalance":
+            ended[row["generation"]] = row
+        elif row["type"] == "members_synced" and row["generation_id"] in ended:
+            late[id(ended[row["generation_id"]])] = tuple((one, after) for one, after in row["syncs"])
+    return late
 
 
 def with_keys(views: Iterable[RebalanceView]) -> tuple[RebalanceView, ...]:
@@ -70,6 +83,7 @@ def from_row(row: Mapping[str, Any]) -> RebalanceView:
         waited_for=None if who == NOBODY else who,
         waited_ms=row["waited_ms"],
         arrivals=tuple((member_id, after) for member_id, after in row.get("arrivals", ())),
+        unsynced=tuple(row["unsynced"]) if "unsynced" in row else None,
         moved=tuple(one if isinstance(one, Move) else Move(*one) for one in row["moved"]),
         kept=row["kept"],
         revoked=tuple((topic, number) for topic, number in row["revoked"]),
@@ -79,6 +93,7 @@ def from_row(row: Mapping[str, Any]) -> RebalanceView:
         is_target="called" in row,
         further_causes=tuple(_cause(one) for one in row.get("further_causes", ())),
         called=tuple((member_id, after) for member_id, after in row.get("called", ())),
+        done=tuple((member_id, after) for member_id, after in row.get("done", ())),
         waits=tuple(Wait(*one) for one in row.get("waits", ())),
         source=Source.JOURNAL,
     )
@@ -100,6 +115,7 @@ def from_entry(entry: Rebalance) -> RebalanceView:
         waited_for=None if entry.waited_for == NOBODY else entry.waited_for,
         waited_ms=entry.waited_ms,
         arrivals=tuple(entry.arrivals.items()),
+        unsynced=entry.unsynced,
         moved=tuple(Move(topic, number, *owned) for (topic, number), owned in sorted(entry.moved.items())),
         kept=entry.kept,
         revoked=tuple(entry.revoked),
@@ -109,6 +125,7 @@ def from_entry(entry: Rebalance) -> RebalanceView:
         is_target=entry.is_target,
         further_causes=tuple(entry.further_causes),
         called=tuple(entry.called.items()),
+        done=tuple(entry.done.items()),
         waits=tuple(entry.waits),
         source=Source.JOURNAL,
     )

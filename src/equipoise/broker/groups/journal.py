@@ -190,6 +190,7 @@ def _row_of(entry: Rebalance, ahead: int) -> dict[str, Any]:
         "waited_for": _plain(entry.waited_for),
         "waited_ms": entry.waited_ms,
         "arrivals": [[_plain(member_id), after] for member_id, after in entry.arrivals.items()],
+        "unsynced": [_plain(member_id) for member_id in entry.unsynced],
         "protocol": _plain(entry.protocol),
         "timeouts": [list(row) for row in entry.timeouts],
         "overtaken": entry.overtaken,
@@ -217,6 +218,7 @@ def _target_fields(entry: Rebalance) -> dict[str, Any]:
     return {
         "further_causes": [_plain(one) for one in entry.further_causes],
         "called": ([member_id, after_ms] for member_id, after_ms in entry.called.items()),
+        "done": ([member_id, after_ms] for member_id, after_ms in entry.done.items()),
         "waits": (list(one) for one in entry.waits),
     }
 
@@ -228,6 +230,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value if isinstance(value, State) else value.name.lower()
     names = _field_names(value.__class__)
+    if not names and isinstance(value, tuple):
+        return [_plain(one) for one in value]
     return {name: _plain(getattr(value, name)) for name in names} if names else value
 
 

@@ -18,7 +18,7 @@ from equipoise.coordinator.classic.group import ClassicGroupMember, Group, Initi
 from equipoise.coordinator.classic.replies import join_error, joined, sync_error, synced
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.config import NEW_MEMBER_JOIN_TIMEOUT_MS
-from equipoise.coordinator.events import MemberJoined, MemberLeft, StateChanged
+from equipoise.coordinator.events import MemberJoined, MemberLeft, MembersSynced, StateChanged
 from equipoise.coordinator.outcomes import AssignmentWritten
 from equipoise.coordinator.parked import ANSWERED, REBALANCE, REMOVED, SENT_AGAIN, Release, Why, not_written
 from equipoise.coordinator.reasons import Cause, Departure, Trigger
@@ -32,6 +32,12 @@ if TYPE_CHECKING:
     from equipoise.coordinator.shard import Shard
 
 _MANY = 1000  # members: the end of their join phase takes milliseconds, and comes in portions of so many
+
+
+def note_syncs(group: Group, step: Step) -> None:
+    """Who asked for its assignment after the end of the rebalance; nothing, if nobody did."""
+    if syncs := group.journal.take_syncs():
+        step.note(MembersSynced(group.group_id, step.now, group.generation_id, syncs))
 
 
 class Rebalancer:
@@ -223,6 +229,7 @@ class Rebalancer:
         """All members are to rejoin. Rules 2.8.2, 2.8.4 and 7.2. Kafka: GroupMetadataManager.prepareRebalance."""
         if group.state is State.COMPLETING_REBALANCE:
             self.reset_assignments(group, REBALANCE, step)
+        note_syncs(group, step)
         group.pending_sync.clear()
         self._timers.cancel(group.timer(TimerKind.SYNC))
         was = group.state
@@ -460,4 +467,4 @@ class Rebalancer:
         for member in group.members.values():
             if self.release_sync(group, member, ANSWERED, step):
                 self.begin_session(member, step.now)
-        group.journal.stable(group.assignments(), step.now)
+        group.journal.stable(group.assignments(), step.now, (one for one in group.members if one in group.pending_sync))

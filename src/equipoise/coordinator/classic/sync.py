@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from equipoise.coordinator.classic.group import ClassicGroupMember, Group, check_request
+from equipoise.coordinator.classic.rebalance import note_syncs
 from equipoise.coordinator.classic.replies import sync_error, synced
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.parked import ANSWERED, SENT_AGAIN
@@ -34,8 +35,11 @@ def sync_group(shard: Shard, request: SyncGroupRequest, caller: Caller, step: St
     member.last_seen = step.now
     member.lost_at = None
     shard.rebalancer.release_heartbeat(group, member, ANSWERED, step)
+    is_first = member.member_id in group.pending_sync
     _drop_pending(shard, group, member)
     if group.state is State.STABLE:
+        if is_first:
+            _note_late(group, member, step)
         step.reply(caller, synced(group, member))
         return
     shard.rebalancer.release_sync(group, member, SENT_AGAIN, step)
@@ -62,6 +66,13 @@ def _drop_pending(shard: Shard, group: Group, member: ClassicGroupMember) -> Non
     group.pending_sync.discard(member.member_id)
     if not group.pending_sync:
         shard.timers.cancel(group.timer(TimerKind.SYNC))
+
+
+def _note_late(group: Group, member: ClassicGroupMember, step: Step) -> None:
+    """The assignment was there before the member asked for it; the last of them ends the story."""
+    group.journal.synced(member.member_id, step.now)
+    if not group.pending_sync:
+        note_syncs(group, step)
 
 
 def on_sync_timer(shard: Shard, group: Group, step: Step) -> None:

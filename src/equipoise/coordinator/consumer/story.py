@@ -49,6 +49,12 @@ class Story:
         """A member is called: it is told to change what it has. The first time counts."""
         if self.entry is not None:
             self.entry.called.setdefault(member_id, now - self.entry.started)
+            self.change(member_id, now)
+
+    def change(self, member_id: str, now: int) -> None:
+        """What a member has is another now. Of one that was called the last time counts."""
+        if self.entry is not None and member_id in self.entry.called:
+            self.entry.done[member_id] = now - self.entry.started
 
 
 def note(shard: Shard, changes: Changes, step: Step) -> None:
@@ -155,6 +161,8 @@ def _note_moves(
         _note_light(group.story, _without(_working(new), _working(old)), now)
         if new is not None and _working(new).keys() != _working(old).keys():
             group.story.call(member_id, now)
+        elif _held(new).keys() != _held(old).keys():
+            group.story.change(member_id, now)
 
 
 def _note_lost(story: Story, member_id: str, partitions: Collection[TopicPartition], now: int) -> None:

@@ -10,16 +10,18 @@ import htpy as h
 from equipoise.console import words
 from equipoise.console.web.live import Told
 from equipoise.console.web.owners import Owners
-from equipoise.console.web.pages.layout import Node, head, name, number, table
+from equipoise.console.web.pages.layout import Node, head, name, table
 from equipoise.console.web.pages.more import refused_meanwhile
 from equipoise.console.web.timeline import address, clock, group_address
 from equipoise.views.advice import Advice
 from equipoise.views.model import GroupView, RebalanceView
+from equipoise.views.waterfall import Track, tracks
 
 _TITLE = slice(2, 10)  # of a line of words.explain
 _TEXT = 11
-_ARRIVALS = 7  # in the panel
+_TRACKS = 7  # in the panel
 _LISTED = 500
+_CLASSIC, _TARGET = ("rejoined", "Who rejoined"), ("told", "Who was told")
 _PHASES = ("detect", "join", "assign", "sync")
 _HATCH = h.defs[  # of a time in which nobody had noticed anything yet
     h.pattern(id="hatch", width="1.6", height="9", patternUnits="userSpaceOnUse", patternTransform="skewX(-8)")[
@@ -48,7 +50,7 @@ def panel(one: RebalanceView) -> Node:
         h.h2[f"{number_of} {title_of(one)}"],
         h.p(".quiet")[f"{clock(one.at, with_ms=True)} UTC{took} · ", h.a(href=address(one))["link"]],
         _explanation(one),
-        _slowest(one, _ARRIVALS),
+        _waterfall(one, _TRACKS),
     ]
 
 
@@ -75,25 +77,49 @@ def _phases(one: RebalanceView) -> Node:
     return h.svg(".bar", viewBox="0 0 100 9", preserveAspectRatio="none", aria_hidden="true")[_HATCH, found]
 
 
-def _slowest(one: RebalanceView, most: int) -> Node:
-    """When members rejoined, the slowest first."""
-    found = sorted(one.arrivals, key=lambda row: -row[1])[:most]
+def _waterfall(one: RebalanceView, most: int) -> Node:
+    """A row for each member: when it came, and when it had its assignment. The slowest first."""
+    found = tracks(one)[:most]
     if not found:
         return None
-    longest = max(found[0][1], 1)
+    longest = max(1, one.duration_ms or 0, *(track.done_ms or track.came_ms or 0 for track in found))
+    came, title = _TARGET if one.is_target else _CLASSIC
     rows = [
         h.tr[
-            h.td[words.member(member_id)],
+            h.td[words.member(track.member_id)],
             h.td[
                 h.svg(".bar", viewBox="0 0 100 9", preserveAspectRatio="none", aria_hidden="true")[
-                    h.rect(".b-join", x="0", y="0", width=f"{max(after / longest * 100, 1):.1f}", height="9")
+                    [
+                        h.rect(class_=f"b-{kind}", x=f"{x:.1f}", y="0", width=f"{max(width, 1):.1f}", height="9")
+                        for kind, x, width in _pieces(one, track, 100 / longest)
+                    ]
                 ]
             ],
-            number(after, unit=" ms"),
+            _after(track.came_ms, "not yet"),
+            _after(track.done_ms, "not yet" if track.is_waited_for else "–"),
         ]
-        for member_id, after in found
+        for track in found
     ]
-    return [h.h3["Rejoined after, slowest first"], h.table(".bars")[h.tbody[rows]]]
+    heads = [head("member"), head("way"), head(came, is_number=True), head("has it", is_number=True)]
+    return h.table(".bars")[
+        h.caption[f"{title}, ms after the start, the slowest first"], h.thead[h.tr[heads]], h.tbody[rows]
+    ]
+
+
+def _after(ms: int | None, otherwise: str) -> Node:
+    return h.td(".number")[otherwise if ms is None else f"{ms:,}"]
+
+
+def _pieces(one: RebalanceView, track: Track, scale: float) -> list[tuple[str, float, float]]:
+    """Kind, place and width of the parts of a member's bar."""
+    came = track.came_ms or 0
+    end = track.done_ms if track.done_ms is not None else one.duration_ms or came
+    if one.is_target:
+        return [("sync", came * scale, (end - came) * scale)]
+    joined = (one.phases and one.phases.join_ms) or came
+    assigned = joined + ((one.phases and one.phases.assign_ms) or 0)
+    parts = (("silent", 0, came), ("join", came, joined), ("assign", joined, assigned), ("sync", assigned, end))
+    return [(kind, begin * scale, (until - begin) * scale) for kind, begin, until in parts if until > begin]
 
 
 def helps(advice: Sequence[Advice]) -> Node:
@@ -124,7 +150,7 @@ def content(view: GroupView, one: RebalanceView, owners: Owners, told: Told) -> 
             before is not None and [" · ", h.a(href=address(before), rel="prev")["previous"]],
             after is not None and [" · ", h.a(href=address(after), rel="next")["next"]],
         ],
-        h.section(".card.why", aria_label="explanation")[_explanation(one), _slowest(one, 50)],
+        h.section(".card.why", aria_label="explanation")[_explanation(one), _waterfall(one, 50)],
         helps(told.advice),
         h.details[
             h.summary["as text"],
