@@ -102,6 +102,13 @@ def test_many_killed_drivers_write_each_row_once(spark: Any, broker: Broker, tmp
     drivers_are_killed(spark, broker, tmp_path, kills=30)
 
 
+@pytest.mark.soak
+@pytest.mark.kafka
+@pytest.mark.timeout(3600)
+def test_killed_drivers_write_each_row_once_on_apache_kafka(spark: Any, kafka: KafkaBroker, tmp_path: Path) -> None:
+    drivers_are_killed(spark, kafka, tmp_path, kills=20)
+
+
 def a_hundred_kills(spark: Any, broker: Reachable, home: Path) -> None:
     """Of workers and of the driver's process that commits: at any step, and while the query aborts."""
     job, chance = OnceJob(spark, broker, home, "hundred"), random.Random(19)
