@@ -24,6 +24,7 @@ from equipoise.client.producer.config import rows as producer_settings
 from equipoise.client.security.settings import TWINS, WITHOUT_EFFECT
 from equipoise.client.security.settings import rows as security_settings
 from equipoise.console.main import app
+from equipoise.coordinator.consumer.regex import MOST_NAMED
 from equipoise.coordinator.consumer.regex.dfa import MOST_STATES
 from equipoise.coordinator.consumer.regex.parse import (
     DEEPEST,
@@ -86,7 +87,7 @@ def test_the_limits_are_those_of_the_code() -> None:
         f"{config.request_receive_timeout_ms} ms (`request.receive.timeout.ms`)",
     ]
     of_a_regex = [re.split(r"[ ,]", limit)[0] for _, limit, _ in table("docs/limits.md", "Of a regular expression")]
-    limits = (LONGEST_PATTERN, MOST_OPERATORS, MOST_REPEATS, MOST_NODES, DEEPEST, MOST_STATES)
+    limits = (LONGEST_PATTERN, MOST_OPERATORS, MOST_NAMED, MOST_REPEATS, MOST_NODES, DEEPEST, MOST_STATES)
     assert of_a_regex == [str(one) for one in limits]
     together = [re.split(r"[ ,]", limit)[0] for _, limit, _ in table("docs/limits.md", "Of all connections together")]
     assert together == [

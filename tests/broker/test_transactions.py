@@ -196,8 +196,13 @@ def test_transactions_are_listed(producer: TransactionalProducer) -> None:
     assert listed(producer_id_filters=[producer.producer_id]) == (OK, [], ["orders"])
     assert listed(transactional_id_pattern="i.*") == (OK, [], ["idle"])
     assert listed(transactional_id_pattern="d") == (OK, [], [])
+    for name in ("etl/run:1", "Größe 1"):
+        TransactionalProducer(producer.client, name).init()
+    assert listed(transactional_id_pattern="etl/.*") == (OK, [], ["etl/run:1"])
+    assert listed(transactional_id_pattern="(?i)GRÖ[ß-ÿ]e.+") == (OK, [], ["Größe 1"])
+    assert listed(transactional_id_pattern="[a-z]+|.*:[^a]") == (OK, [], ["etl/run:1", "idle", "orders"])
     assert listed(transactional_id_pattern="(")[0] == ErrorCode.INVALID_REGULAR_EXPRESSION
-    assert listed(duration_filter=3_600_000) == (OK, [], ["idle"])
+    assert listed(duration_filter=3_600_000) == (OK, [], ["Größe 1", "etl/run:1", "idle"])
 
 
 # -- Produce

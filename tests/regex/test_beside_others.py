@@ -11,7 +11,13 @@ import re2
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from equipoise.coordinator.consumer.regex import DFA, InvalidRegularExpression, compile_regex
+from equipoise.coordinator.consumer.regex import (
+    DFA,
+    MOST_NAMED,
+    InvalidRegularExpression,
+    compile_id_regex,
+    compile_regex,
+)
 from tests.effort import examples
 from tests.regex.names import NAMES, PATTERNS
 
@@ -95,3 +101,27 @@ def test_every_known_class_has_the_characters_that_re2_gives_it() -> None:
     for pattern in [*spelled, *(f"(?i){one}" for one in spelled)]:
         ours, theirs = compile_regex(pattern), re2.compile(pattern, options=_OPTIONS)
         assert [one for one in LEGAL if ours.matches(one)] == [one for one in LEGAL if theirs.fullmatch(one)], pattern
+
+
+_ID_CHARACTERS = "aKs/:é É\u00df\u03b1\u0391\u20ac\U0001f600"
+_ID_NAMES = st.text(st.sampled_from(_ID_CHARACTERS), max_size=6)
+_ID_PIECES = ["a", "K", "/", "é", "É", "α", ".", "[^a]", "[é-α]", "[^é]", "(?i)", r"\x{e9}", r"\xe9", r"\W", "[é-ÿ]+"]
+_ID_PIECES += ["(?:", ")", "|", "*", "?", "{2}", "\U0001f600", "[/:]", r"[\x{e9}-\x{20ac}]", "€", r"\p{Any}", "[^\\d]"]
+
+
+@settings(max_examples=examples(1_000), deadline=None)
+@given(st.lists(st.sampled_from(_ID_PIECES), max_size=6).map("".join), st.lists(_ID_NAMES, max_size=8))
+def test_ids_beyond_ascii_match_as_in_re2(pattern: str, names: list[str]) -> None:
+    if is_refused_by_re2(pattern):
+        with pytest.raises(InvalidRegularExpression):
+            compile_id_regex(pattern)
+        return
+    ours, theirs = compile_id_regex(pattern), re2.compile(pattern, options=_OPTIONS)
+    for name in names:
+        assert ours.matches(name) == (theirs.fullmatch(name) is not None), (pattern, name)
+
+
+def test_a_pattern_names_so_many_characters_beyond_ascii_and_no_more() -> None:
+    assert compile_id_regex("".join(map(chr, range(0x4E00, 0x4E00 + MOST_NAMED)))).matches("a") is False
+    with pytest.raises(InvalidRegularExpression, match="more than 256 different characters"):
+        compile_id_regex("".join(map(chr, range(0x4E00, 0x4E01 + MOST_NAMED))))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from equipoise.coordinator.consumer.regex import compile_regex
+from equipoise.coordinator.consumer.regex import compile_id_regex
 from equipoise.coordinator.shard_state import Status
 from equipoise.coordinator.transactions.describe import STATE_NAMES, ListFilter, list_transactions
 from equipoise.security.acls import AclOperation, Resource, ResourceType
@@ -49,7 +49,7 @@ def handle(server: Server, request: ListTransactionsRequest, call: Call) -> List
 
 def _matcher(pattern: str | None) -> Callable[[str], bool] | None:
     """The whole id must match. Raises INVALID_REGULAR_EXPRESSION."""
-    return compile_regex(pattern).matches if pattern else None
+    return compile_id_regex(pattern).matches if pattern else None
 
 
 def _is_visible(server: Server, call: Call, row: ListedTransaction) -> bool:

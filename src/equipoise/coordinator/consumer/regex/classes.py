@@ -1,16 +1,21 @@
-"""Character classes as bit masks over ASCII. Topic names are ASCII: of a class nothing else is needed.
+"""Character classes as bit masks: a bit for each character of ASCII, and one for each stretch of characters beyond.
 
-Names of classes are those of RE2. A script or category without ASCII characters is known, and empty.
+Names of classes are those of RE2, and hold what ASCII has of them: topic names are ASCII. A script or category without
+ASCII characters is known, and empty.
 """
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Iterable
 
 ASCII = (1 << 128) - 1
 _LETTERS = range(ord("A"), ord("Z") + 1), range(ord("a"), ord("z") + 1)
 _CASE_BIT = 32  # between the two cases of an ASCII letter
+_LAST = 0x10FFFF
+_NUMBERED = re.compile(r"\\x(?:\{0*([0-9a-fA-F]{1,6})\}|([0-9a-fA-F]{2}))")
 _FOLDED = {0x17F: "Ss", 0x212A: "Kk"}  # the long s and the Kelvin sign are the only others with ASCII cases
 
 
@@ -20,12 +25,44 @@ def mask(characters: Iterable[int | str]) -> int:
     return sum(1 << point for point in points if point < 128)
 
 
-def between(low: int, high: int, *, fold: bool) -> int:
-    """The class of a range of code points, and of their other cases with `fold`."""
-    found = ((2 << high) - (1 << low)) & ASCII if high < 128 else ASCII & -(1 << min(low, 128))
-    if not fold:
-        return found
-    return folded(found) | sum(mask(cases) for point, cases in _FOLDED.items() if low <= point <= high)
+class Alphabet:
+    """The characters that a pattern can tell apart. Beyond ASCII those that it names stand alone, and what lies
+    between them stands together: a mask is as long as the pattern, and not as long as Unicode."""
+
+    def __init__(self, named: Iterable[int] = ()) -> None:
+        points = {case for point in named for case in _cases(point) if case >= 128}
+        cuts = {128} | points | {point + 1 for point in points}
+        self._cuts = sorted(cuts)
+        self.named = len(points)
+        others = {point: _cases(point) - {point} for point in points}
+        self._others = [(point, sum(1 << self.place(one) for one in cases)) for point, cases in others.items() if cases]
+        self.all = (1 << 128 + len(cuts)) - 1
+
+    @classmethod
+    def of(cls, pattern: str) -> Alphabet:
+        """Of the characters that stand in a pattern, as themselves or by their number."""
+        escaped = [int(brace or pair, 16) for brace, pair in _NUMBERED.findall(pattern)]
+        return cls({*map(ord, pattern), *(point for point in escaped if point <= _LAST)})
+
+    def place(self, point: int) -> int:
+        """The bit of a character."""
+        return point if point < 128 else 127 + bisect_right(self._cuts, point)
+
+    def between(self, low: int, high: int, *, fold: bool) -> int:
+        """The class of a range of code points, and of their other cases with `fold`."""
+        found = (2 << self.place(high)) - (1 << self.place(low))
+        if not fold:
+            return found
+        for point, others in self._others:
+            if low <= point <= high:
+                found |= others
+        return folded(found) | sum(mask(cases) for point, cases in _FOLDED.items() if low <= point <= high)
+
+
+def _cases(point: int) -> set[int]:
+    """A character with its other cases, as far as each is one character."""
+    text = chr(point)
+    return {point} | {ord(one) for one in (text.lower(), text.upper()) if len(one) == 1}
 
 
 def folded(found: int) -> int:

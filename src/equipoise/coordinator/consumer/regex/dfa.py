@@ -1,4 +1,4 @@
-"""A lazily built DFA over topic names. It takes one dictionary look-up per character, whatever the pattern is.
+"""A lazily built DFA over names. It takes one dictionary look-up per character, whatever the pattern is.
 
 A state is a set of nodes of the program: a byte for each node inside one large integer, so that a step of all threads
 is an AND and a shift. Nodes without characters are then followed one by one, each at most once in a step. States are
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from equipoise.coordinator.consumer.regex.classes import WORD
+from equipoise.coordinator.consumer.regex.classes import WORD, Alphabet
 from equipoise.coordinator.consumer.regex.nfa import Kind, Place, Program
 
 MOST_STATES = 4_096
@@ -38,9 +38,14 @@ class _State(dict[str, "_State"]):
 
 
 class DFA:
-    """Decides whether a name is matched as a whole. `work` counts the nodes that were looked at since the start."""
+    """Decides whether a name is matched as a whole. `work` counts the nodes that were looked at since the start.
 
-    def __init__(self, program: Program) -> None:
+    `alphabet` is that of the program. None: names are of topics, and one with a character that no topic has matches
+    nothing.
+    """
+
+    def __init__(self, program: Program, alphabet: Alphabet | None = None) -> None:
+        self._alphabet = alphabet
         self._size = len(program) + 1  # the last one stands for "matched"
         self._matched = 1 << _BYTE * len(program)
         self._targets = [_targets(place, node) for place, node in enumerate(program)] + [()]
@@ -60,7 +65,7 @@ class DFA:
         return len(self._states)
 
     def matches(self, name: str) -> bool:
-        """Whether the whole name matches. A name with characters that no topic has matches nothing."""
+        """Whether the whole name matches."""
         return next(verdict for verdict in self.verdicts([name]) if verdict is not None)
 
     def verdicts(self, names: Iterable[str]) -> Iterator[bool | None]:
@@ -92,9 +97,9 @@ class DFA:
         return self._state((closed & takers) << _BYTE, False, is_word and self._knows_words)
 
     def _find_takers(self, character: str) -> int:
-        if character not in LEGAL:
+        if self._alphabet is None and character not in LEGAL:
             return 0
-        place = ord(character)
+        place = ord(character) if self._alphabet is None else self._alphabet.place(ord(character))
         return _set_of(
             self._size, [node for mask, nodes in self._by_mask.items() if mask >> place & 1 for node in nodes]
         )

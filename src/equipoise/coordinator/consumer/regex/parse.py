@@ -11,6 +11,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from equipoise.coordinator.consumer.regex import classes, nfa
+from equipoise.coordinator.consumer.regex.classes import Alphabet
 from equipoise.coordinator.consumer.regex.nfa import Place, Program
 from equipoise.wire.errors import ErrorCode, KafkaError
 
@@ -20,7 +21,7 @@ DEEPEST = 100  # parentheses inside each other; each level copies the nodes with
 LONGEST_PATTERN = 32_767  # bytes: the pattern is part of the key of its record
 MOST_OPERATORS = 10_000  # characters that may mean something else than themselves: each takes microseconds to read
 _MOST_DIGITS = 8
-_ANY_CHARACTER = classes.ASCII
+_OF_TOPICS = Alphabet()
 _HEX = "0123456789abcdefABCDEF"
 _OCTAL = "01234567"
 _CONTROLS = {"a": 7, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
@@ -52,20 +53,21 @@ class _Group(NamedTuple):
     items: list[Program]
 
 
-def parse(pattern: str) -> Program:
+def parse(pattern: str, alphabet: Alphabet = _OF_TOPICS) -> Program:
     """Returns the program of a pattern. Raises InvalidRegularExpression. Rules A14.10 and A14.11."""
     if len(pattern) > LONGEST_PATTERN or len(pattern.encode("utf-8", "replace")) > LONGEST_PATTERN:
         raise InvalidRegularExpression(f"longer than {LONGEST_PATTERN:,} bytes", LONGEST_PATTERN)
     if len(pattern) > MOST_OPERATORS and len(_PLAIN.sub("", pattern)) > MOST_OPERATORS:
         raise InvalidRegularExpression(f"more than {MOST_OPERATORS:,} characters outside a-z A-Z 0-9 _ -", 0)
-    return _Parser(pattern).parse()
+    return _Parser(pattern, alphabet).parse()
 
 
 class _Parser:
     """Reads a pattern from left to right, without recursion: the depth of a pattern is not that of Python's stack."""
 
-    def __init__(self, pattern: str) -> None:
+    def __init__(self, pattern: str, alphabet: Alphabet) -> None:
         self._pattern = pattern
+        self._alphabet = alphabet
         self._place = 0
         self._fold = False
         self._groups: list[_Group] = []
@@ -145,7 +147,7 @@ class _Parser:
             case "$":
                 self._add(nfa.look(Place.END))
             case ".":
-                self._add(nfa.characters(_ANY_CHARACTER))
+                self._add(nfa.characters(self._alphabet.all))
             case "[":
                 self._add(nfa.characters(self._class(start)))
             case "\\":
@@ -164,7 +166,7 @@ class _Parser:
             raise self._error(f"repetition makes more than {MOST_NODES:,} nodes", 0, self._pattern)
 
     def _literal(self, point: int) -> None:
-        self._add(nfa.characters(classes.between(point, point, fold=self._fold)))
+        self._add(nfa.characters(self._alphabet.between(point, point, fold=self._fold)))
 
     def _end_alternatives(self) -> Program:
         return nfa.alternate([*self._alternatives, _concatenated(self._items)])
@@ -281,7 +283,7 @@ class _Parser:
     def _code_point(self) -> int:
         """The class of one escaped character."""
         point = self._escaped_point()
-        return classes.between(point, point, fold=self._fold)
+        return self._alphabet.between(point, point, fold=self._fold)
 
     def _escaped_class(self) -> int | None:
         r"""`\d` and its like, or `\p{name}`; None: something else, which is not read."""
@@ -308,12 +310,12 @@ class _Parser:
                 name, negated = name[1:], not negated
         if name not in classes.UNICODE:
             raise self._error("invalid character class range", start)
-        return self._signed(classes.UNICODE[name], negated)
+        return self._signed(self._alphabet.all if name == "Any" else classes.UNICODE[name], negated)
 
     def _signed(self, found: int, negated: bool) -> int:
         if self._fold:
             found = classes.folded(found)
-        return classes.ASCII & ~found if negated else found
+        return self._alphabet.all & ~found if negated else found
 
     def _escaped_point(self) -> int:
         """A character behind a backslash. Letters and digits without a meaning are errors: they may get one."""
@@ -356,7 +358,7 @@ class _Parser:
             first = False
             found |= self._class_item(start)
         self._skip("]")
-        return classes.ASCII & ~found if negated else found
+        return self._alphabet.all & ~found if negated else found
 
     def _class_item(self, start: int) -> int:
         named = self._posix_class()
@@ -384,7 +386,7 @@ class _Parser:
             high = self._class_point(start)
         if high < low:
             raise self._error("invalid character class range", begin)
-        return classes.between(low, high, fold=self._fold)
+        return self._alphabet.between(low, high, fold=self._fold)
 
     def _class_point(self, start: int) -> int:
         if self._place >= len(self._pattern):
