@@ -36,6 +36,7 @@ _CLUSTER: Settings = {
     "transaction.state.log.num.partitions": 3,
     "share.coordinator.state.topic.replication.factor": REPLICAS,
     "group.initial.rebalance.delay.ms": 0,
+    "group.min.session.timeout.ms": 1_000,
     # Leaders stay where a trial has put them.
     "auto.leader.rebalance.enable": "false",
     "controlled.shutdown.max.retries": 3,

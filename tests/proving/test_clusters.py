@@ -12,6 +12,7 @@ from proving.kafka_cluster import KafkaCluster
 from proving.trials.consumers import CLIENTS, consumers_through_faults
 from proving.trials.spark import MEMBERS
 from proving.trials.truncation import readers_of_a_log_that_is_cut
+from tests.client.transactions.killing import a_cluster_is_killed
 from tests.proving.kept import check_kept
 from tests.proving.needed import needed
 
@@ -45,6 +46,13 @@ def test_consumers_through_faults(kafka_cluster: KafkaCluster, tmp_path: Path, r
     """Leaders and coordinators are killed, stopped and hung, partitions moved: ours lose and repeat nothing."""
     accounts = needed(lambda: consumers_through_faults(kafka_cluster, tmp_path / "log", rounds=rounds))
     check_kept(accounts, *CLIENTS)
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(60, marks=[pytest.mark.soak, pytest.mark.timeout(7_200)])])
+def test_orders_are_billed_once_while_brokers_are_killed(kafka_cluster: KafkaCluster, kills: int) -> None:
+    """Here and not on a single node: after its kill Apache Kafka takes its own partitions for deleted, leaves out their
+    markers, and a transaction's records then count as its successor's do (4.3.1)."""
+    a_cluster_is_killed(kafka_cluster, kills)
 
 
 def test_readers_of_a_log_that_is_cut(kafka_cluster: KafkaCluster, tmp_path: Path) -> None:

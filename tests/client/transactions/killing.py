@@ -6,13 +6,16 @@ import random
 import subprocess
 import sys
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from equipoise import Consumer, Producer, TopicPartition
+from proving.cluster import Cluster
 from tests.client.transactions.stage import consumer, new_topic, producer
 from tests.client.writing import Reachable
 
@@ -83,10 +86,31 @@ def the_broker_is_killed(broker: Mortal, kills: int, seed: int = 19) -> None:
     _account(broker, kills, kill, random.Random(seed))
 
 
+def a_cluster_is_killed(cluster: Cluster, kills: int, seed: int = 19) -> None:
+    """One broker after another of a cluster whose topics have replicas: the copies go on without it."""
+
+    def kill(copies: Copies, chance: random.Random) -> None:
+        cluster.mend()
+        cluster.kill(chance.choice(cluster.live_ids))
+
+    def replicated(partitions: int) -> str:
+        name = f"orders-{uuid.uuid4()}"
+        cluster.create_topic(name, partitions)
+        return name
+
+    _account(cluster, kills, kill, random.Random(seed), new=replicated)
+
+
 def _account(
-    broker: Reachable, kills: int, kill: Callable[[Copies, random.Random], None], chance: random.Random
+    broker: Reachable,
+    kills: int,
+    kill: Callable[[Copies, random.Random], None],
+    chance: random.Random,
+    *,
+    new: Callable[[int], str] | None = None,
 ) -> None:
-    orders, bills, written = new_topic(broker, _PARTITIONS), new_topic(broker, 2), 0
+    make = new or partial(new_topic, broker)
+    orders, bills, written = make(_PARTITIONS), make(2), 0
     with ExitStack() as stack:
         writer = stack.enter_context(Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0}))
         reader = Bills(stack.enter_context(consumer(broker, bills)))
@@ -112,8 +136,9 @@ def _account(
         later = Bills(stack.enter_context(consumer(broker, bills)))  # who comes later reads the same
         later.until(end)
     wanted = Counter(f"bill for {number}".encode() for number in range(written))
-    for found in (reader.found, later.found):
-        assert (wanted - found, found - wanted) == (Counter(), Counter()), "bills that are missing, and too many"
+    for name, found in (("who comes later", later.found), ("who was there", reader.found)):
+        missing, twice = sorted(wanted - found), sorted(found - wanted)
+        assert (missing, twice) == ([], []), f"{name} misses {len(missing)} bills, and has {len(twice)} too many"
 
 
 def _end_of(broker: Reachable, topic: str) -> dict[TopicPartition, int]:

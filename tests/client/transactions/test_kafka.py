@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from proving.brokers import SOON_BACK, KafkaBroker
-from tests.client.transactions.killing import copies_are_killed, the_broker_is_killed
+from proving.brokers import KafkaBroker
+from tests.client.transactions.killing import copies_are_killed
 from tests.client.transactions.reading import READING
 from tests.client.transactions.scenarios import SCENARIOS, Scenario
 from tests.proving.needed import needed
@@ -26,7 +26,7 @@ class KafkaOfVersion(KafkaBroker):
 
     def __init__(self, version: int) -> None:
         self._version = version
-        super().__init__({**QUICK, **SOON_BACK})
+        super().__init__(QUICK)
 
     def format_log(self) -> list[str]:
         return [*super().format_log(), "--feature", f"transaction.version={self._version}"]
@@ -45,15 +45,3 @@ def test_the_scenario(scenario: Scenario, versioned_kafka: KafkaBroker) -> None:
 
 def test_killed_copies_bill_each_order_once(versioned_kafka: KafkaBroker) -> None:
     copies_are_killed(versioned_kafka, kills=3)
-
-
-def test_a_killed_broker_bills_each_order_once() -> None:
-    with needed(lambda: KafkaOfVersion(2)) as broker:
-        the_broker_is_killed(broker, kills=2)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(7200)
-def test_a_broker_killed_many_times_bills_each_order_once() -> None:
-    with needed(lambda: KafkaOfVersion(2)) as broker:
-        the_broker_is_killed(broker, kills=60)
