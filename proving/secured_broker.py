@@ -26,9 +26,9 @@ from proving.members.security import Security, with_token
 
 USER, PASSWORD = "alice", "alice-secret"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-# Sessions of RENEWED, and of ENDING, for clients that cannot renew one: between two ends there must be time to log in,
-# to find the coordinator and to commit, on a machine that is slow.
-REAUTHENTICATION_MS, ENDING_MS = 2000, 8000
+# Sessions of RENEWED, which Java renews in their last sixth or later; and of ENDING, for clients that cannot renew one:
+# between two ends there must be time to log in, to find the coordinator and to commit, on a machine that is slow.
+REAUTHENTICATION_MS, ENDING_MS = 4000, 8000
 # With `ACLS` the user may do everything with topics and groups whose names begin so, and nothing with others.
 OPEN = "open"
 ACLS: Settings = {
@@ -56,7 +56,7 @@ _LOGINS = {
 
 
 class SecuredBroker(BrokerProcess):
-    """Its plain listener is for preparations. A session of the listener RENEWED lives for two seconds, one of
+    """Its plain listener is for preparations. A session of the listener RENEWED lives for four seconds, one of
     ENDING for eight. The certificate of ELSEWHERE names another host."""
 
     def __init__(self, settings: Settings | None = None) -> None:

@@ -135,7 +135,7 @@ def test_the_document_is_the_list() -> None:
 
 @pytest.mark.kafka
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("seed", "steps"), [("1", 500), pytest.param(None, STEPS, id="new", marks=pytest.mark.soak)])
+@pytest.mark.parametrize(("seed", "steps"), [("1", 200), pytest.param(None, STEPS, id="new", marks=pytest.mark.soak)])
 def test_kafka_and_ours_answer_alike(
     kafka: object, capsys: pytest.CaptureFixture[str], seed: str | None, steps: int
 ) -> None:

@@ -120,7 +120,7 @@ def test_a_group_that_kafka_forgets_is_listed_only_where_ours_is_empty() -> None
 
 @pytest.mark.kafka
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("seed", "steps"), [("1", 500), pytest.param(None, STEPS, id="new", marks=pytest.mark.soak)])
+@pytest.mark.parametrize(("seed", "steps"), [("1", 200), pytest.param(None, STEPS, id="new", marks=pytest.mark.soak)])
 def test_kafka_and_ours_answer_alike(
     kafka: object, capsys: pytest.CaptureFixture[str], seed: str | None, steps: int
 ) -> None:

@@ -98,7 +98,7 @@ def test_a_mechanism_that_is_not_offered_and_a_port_without_sasl(secured: Secure
 
 
 def test_sessions_that_end_under_load_lose_nothing(secured: SecuredKafka, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A session lives for two seconds. Over eight seconds every record arrives, once, on connections that stay."""
+    """A session lives for four seconds. Over twelve seconds every record arrives, once, on connections that stay."""
     renewals: list[str] = []
     renew = AsyncConnection._renew
 
@@ -110,7 +110,7 @@ def test_sessions_that_end_under_load_lose_nothing(secured: SecuredKafka, monkey
     settings = secured.client("RENEWED")
     with admin(settings) as by_hand:
         by_hand.create_topic("renewed", 3)
-    sent, until = 0, time.monotonic() + 8
+    sent, until = 0, time.monotonic() + 12
     pause = threading.Event()
     with (
         Producer(settings) as producer,

@@ -23,7 +23,7 @@ def test_a_random_script_is_made_of_its_seed() -> None:
 
 @pytest.mark.kafka
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("seed", "steps"), [("1", 500), pytest.param(None, STEPS, id="new", marks=pytest.mark.soak)])
+@pytest.mark.parametrize(("seed", "steps"), [("1", 200), pytest.param(None, STEPS, id="new", marks=pytest.mark.soak)])
 def test_every_answer_is_kafkas(seed: str | None, steps: int) -> None:
     summary = needed(lambda: run(os.environ.get("EQUIPOISE_SEED", seed), steps))
     print(summary.text())
