@@ -12,7 +12,7 @@ from equipoise.broker import Broker
 from equipoise.broker.server import Server
 from equipoise.coordinator.journal import Rebalance
 from equipoise.coordinator.step import Step
-from proving.members.events import Place
+from proving.members.events import Place, Row
 from proving.members.fleet import Members, places_of
 from tests.interop.drivers import Confluent
 from tests.interop.drivers.base import PATIENCE_S
@@ -76,7 +76,7 @@ def test_three_rounds(broker: Broker, fleet: Fleet, confluent: Confluent, topic:
         members.join("second", client)
         wait_all_joined(members, broker, 2)
         assert members.rebalances("first", since) == []
-        read_meanwhile(members, client, places)
+        written = read_meanwhile(members, client, places)
         let_go_on(broker, members.group)
 
         # One partition was taken from the first and given to nobody; having let go of it, the first has joined again.
@@ -86,13 +86,13 @@ def test_three_rounds(broker: Broker, fleet: Fleet, confluent: Confluent, topic:
         (moved,) = places - kept
         assert view_group(broker, members.group).generation == g + 1
         assert described(confluent, members.group) == [kept, set()]
-        read_meanwhile(members, client, kept)
+        written |= read_meanwhile(members, client, kept)
         unread = fleet.produce({moved}, 1)
         let_go_on(broker, members.group)
 
         # Now the second has it, and goes on where the first had ended.
         members.wait_until("the second has it", lambda: members.owned("second") == {moved})
-        members.wait_read(unread)
+        members.wait_read(unread | written)
         assert view_group(broker, members.group).generation == g + 2
         assert described(confluent, members.group) == [kept, {moved}]
         assert members.rebalances("first", since) == [("revoked", {moved})]
@@ -104,11 +104,13 @@ def test_three_rounds(broker: Broker, fleet: Fleet, confluent: Confluent, topic:
         let_go_on_at_the_end(members, broker)
 
 
-def read_meanwhile(members: Members, client: str, places: set[Place] | frozenset[Place]) -> None:
-    """While the group waits, the first reads on. Only kafka-python's poll returns nothing until the join is over."""
+def read_meanwhile(members: Members, client: str, places: set[Place] | frozenset[Place]) -> set[Row]:
+    """While the group waits, the first reads on, until it commits: that waits behind its JoinGroup, as on Kafka. Only
+    kafka-python's poll returns nothing until the join is over."""
     written = members.fleet.produce(places, 1)
     if client != "kafka-python":
-        members.wait_read(written)
+        members.wait_until("the first reads on", lambda: not written.isdisjoint(members.ledger.read()))
+    return written
 
 
 def let_go_on_at_the_end(members: Members, broker: Broker) -> None:
