@@ -98,6 +98,7 @@ class Members:
         self.ledger = Ledger()
         self._hosts: dict[str, Host] = {}
         self._alone: set[str] = set()
+        self._prepared: dict[str, Host] = {}
         self._commits_late: set[str] = set()
 
     @classmethod
@@ -116,17 +117,29 @@ class Members:
 
     # -- coming and going
 
+    def prepare(self, name: str, client: str) -> None:
+        """Starts the process of a member that will be alone, and returns when it answers: on a busy machine a JVM takes
+        longer than a session, and `join` must not."""
+        host = self._prepared[name] = self.fleet.new_host(client)
+        host.produce(self._full(f"{name}, prepared"), self.base, [], 0, self.ledger)
+        self.wait_until(f"{name} can join", lambda: bool(self.told(f"{name}, prepared", "closed")))
+
     def join(self, name: str, client: str, *, alone: bool = False, may_fail: bool = False, **changes: Any) -> None:
         """`alone`: in a process of its own, which can be killed. `may_fail`: it may end with an error."""
         if may_fail:
             self.ledger.may_fail.add(self._full(name))
-        host = self._hosts[name] = self.fleet.new_host(client) if alone else self.fleet.host(client)
+        host = self._hosts[name] = self._host_for(name, client, alone=alone)
         if alone:
             self._alone.add(name)
         membership = dataclasses.replace(self.base, **changes)
         if client in LIBRDKAFKA and membership.commit == "auto":
             self._commits_late.add(self._full(name))
         host.join(self._full(name), membership, self.ledger)
+
+    def _host_for(self, name: str, client: str, *, alone: bool) -> Host:
+        if name in self._prepared:
+            return self._prepared.pop(name)
+        return self.fleet.new_host(client) if alone else self.fleet.host(client)
 
     def close(self, *names: str) -> None:
         """As the client closes: a dynamic member leaves, a static one does not."""
@@ -251,3 +264,5 @@ class Members:
         for name in self.names:  # after a failure: those in shared processes end with their host
             if name in self._alone:
                 self.kill(name)
+        for host in self._prepared.values():
+            host.kill()

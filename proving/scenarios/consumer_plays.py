@@ -14,6 +14,7 @@ def returning_static_member(stage: Stage) -> None:
     for name in ("one", "other"):
         stage.join(name, instance_id=name)
     stage.feed()
+    stage.members.prepare("one again", stage.client)
     since, owned = stage.members.now, stage.members.owned("one")
     stage.members.close("one")
     stage.members.join("one again", stage.client, instance_id="one", alone=True)

@@ -64,6 +64,7 @@ def static_restart(stage: Stage) -> None:
         stage.join(name, instance_id=name)
     stage.feed()
     stage.count_rounds()
+    stage.members.prepare("one again", stage.client)
     since, owned = stage.members.now, stage.members.owned("one")
     stage.members.close("one")
     stage.members.join("one again", stage.client, instance_id="one", alone=True)

@@ -104,6 +104,7 @@ def test_groups_are_served_and_followed(broker: Broker, join: Join, produce: Pro
                 and of(now, "group_rebalances_total", group="billing", trigger="member_joined") == 1
                 # by the journal, which has phases: before it is there, the records of groups tell less
                 and of(now, "group_rebalance_phase_seconds_count", group="billing", phase="join") == 1
+                and of(now, "group_commits_total", group="billing") == 1
                 and (of(now, "topic_size_bytes", topic="orders") or 0) > 10  # sizes are asked for seldom
             ),
         )

@@ -14,6 +14,7 @@ from proving.secured_broker import OPEN, SecuredBroker
 CLOSED = "closed"
 OWN_ASSIGNOR = {"kafkajs": "roundrobin"}
 _FOLLOWS = "_ALL_BROKERS_DOWN"  # librdkafka says it beside the reason
+_TRANSPORT = re.compile(r"_TRANSPORT|% ERROR: Local: Broker transport failure")
 
 
 class Failure(NamedTuple):
@@ -62,7 +63,13 @@ def fail(broker: SecuredBroker, fleet: Fleet, client: str, name: str) -> str:
 
 def _reasons(members: Members) -> list[str]:
     told = [event.error for event in members.told("one", "trouble", "error")]
-    return [error for error in told if not error.startswith(_FOLLOWS)]
+    return [error for error in told if not error.startswith(_FOLLOWS) and not _is_of_the_network(error)]
+
+
+def _is_of_the_network(error: str) -> bool:
+    """librdkafka tells of a connection that ended, for instance because a busy machine was late, and tries again. With
+    a reason of OpenSSL it was refused."""
+    return bool(_TRANSPORT.match(error)) and "SSL routines" not in error
 
 
 def kind_of(error: str) -> str:
