@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterable
 
 from equipoise import Admin, Consumer, ConsumerRecord, Producer, TopicPartition
+from equipoise.errors import KafkaError
 from tests.client.writing import Reachable
 
 QUICK = {"retry.backoff.ms": "10", "retry.backoff.max.ms": "100", "reconnect.backoff.ms": "10"}
+_PATIENCE_S = 60.0
 _numbers = itertools.count()
 
 
@@ -47,9 +50,26 @@ def consumer(broker: Reachable, topic: str, level: str = "read_committed") -> Co
     return reader
 
 
+def _until_marked(broker: Reachable) -> None:
+    """Kafka answers a commit when it is decided. Its markers come later, and readers see the records only then."""
+    deadline = time.monotonic() + _PATIENCE_S
+    with Admin(broker.bootstrap_servers) as admin:
+        while _is_marking(admin):
+            assert time.monotonic() < deadline, "a transaction that is decided does not end"
+            time.sleep(0.01)
+
+
+def _is_marking(admin: Admin) -> bool:
+    try:
+        return bool(admin.list_transactions(["PrepareCommit", "PrepareAbort"]))
+    except KafkaError:
+        return True  # its coordinator is being loaded
+
+
 def read(broker: Reachable, topic: str, level: str = "read_committed") -> list[ConsumerRecord]:
     """All that is there, in the order of each partition."""
     found: list[ConsumerRecord] = []
+    _until_marked(broker)
     with consumer(broker, topic, level) as reader:
         ends = reader.end_offsets()
         while any(reader.position(one) < end for one, end in ends.items()):
@@ -60,6 +80,7 @@ def read(broker: Reachable, topic: str, level: str = "read_committed") -> list[C
 def read_arrow(broker: Reachable, topic: str) -> list[bytes]:
     """The committed values, by columns."""
     found: list[bytes] = []
+    _until_marked(broker)
     with consumer(broker, topic) as reader:
         ends = reader.end_offsets()
         while any(reader.position(one) < end for one, end in ends.items()):
