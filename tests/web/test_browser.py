@@ -202,7 +202,8 @@ def test_script_in_names_stays_text(watched: Watched) -> None:
         watched.opened(f"{running.address}/groups")
         page = watched.page
         page.click("table a[href^='/groups/']")
-        page.wait_for_selector("html[data-ready]", state="attached")
+        page.wait_for_url("**/groups/*")
+        page.wait_for_selector("#live[data-state=live]")  # its stream is open: the next change is an event
         assert EVIL in page.inner_text("h1")
         again = replace(view, as_of=Ms(view.as_of + 1_000), rebalances=(one, rebalance(2, 10_900, {}, group_id=EVIL)))
         running.update(cluster(again))
