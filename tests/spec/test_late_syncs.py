@@ -5,7 +5,7 @@ from __future__ import annotations
 from equipoise.broker.groups.journal import event_row, rebalance_row
 from equipoise.coordinator.events import MembersSynced, StateChanged
 from equipoise.coordinator.journal import ARRIVALS, Journal
-from equipoise.coordinator.reasons import Cause, Trigger
+from equipoise.coordinator.reasons import Cause, Trigger, Who
 from tests.spec.context import Client, Context, assignment
 
 
@@ -63,6 +63,17 @@ def test_of_thousands_only_some_are_named() -> None:
     assert journal.entries[-1].unsynced == tuple(names[:ARRIVALS])
     assert journal.take_syncs() == tuple((name, 200) for name in names[:ARRIVALS])
     assert journal.take_syncs() == ()
+
+
+def test_of_thousands_those_are_named_whose_arrival_is() -> None:
+    """Else the page would take them for members that had asked in time."""
+    journal = Journal("g")
+    journal.begin(Cause(Trigger.MEMBER_JOINED), 0, 0)
+    names = [f"m-{number}" for number in range(3 * ARRIVALS)]
+    for name in names:
+        journal.arrived(Who(name), None, 10)
+    journal.stable({}, 100, names)
+    assert set(journal.entries[-1].unsynced) == set(journal.entries[-1].arrivals) == set(names[-ARRIVALS:])
 
 
 def test_rows_cut_a_long_name_in_both_places_alike() -> None:

@@ -275,7 +275,7 @@ def test_events_and_refused_commits_are_told() -> None:
 def test_a_rebalance_has_a_waterfall_of_its_members() -> None:
     slow = rebalance(2, 400, {0: ("a", "b")}, started=Ms(T0), arrivals=(("a", 5), ("b", 60)), unsynced=("c", "a"))
     page = get(_with(replace(slow, synced=(("a", 1_234),), phases=Phases(0, 60, 300, 40))), "/groups/etl/rebalances/2")
-    assert "member way rejoined has it c not yet not yet a 5 1,234 b 60 400" in text(page)
+    assert "member way rejoined has it c – not yet a 5 1,234 b 60 400" in text(page)
     bars = [attributes for tag, attributes in Elements(page.text).tags if tag == "rect"]
     of_b = [(one["class"], one["x"], one["width"]) for one in bars[-3:]]  # of 1,234 ms
     assert of_b == [("b-silent", "0.0", "4.9"), ("b-assign", "4.9", "24.3"), ("b-sync", "29.2", "3.2")]

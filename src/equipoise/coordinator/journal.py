@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import islice
 from typing import NamedTuple, Protocol, TypeVar
 
 from equipoise.coordinator.reasons import NOBODY, Cause, Who
@@ -288,7 +287,8 @@ class Journal:
     def stable(self, assignments: dict[str, bytes], now: int, unsynced: Iterable[str] = ()) -> None:
         """A rebalance ends with this assignment. Some members may not have asked for it yet."""
         if self._current is not None:
-            self._current.unsynced = tuple(islice(unsynced, ARRIVALS))
+            arrivals = self._current.arrivals  # whoever is named there, and has not asked, must be named here
+            self._current.unsynced = tuple(sorted(unsynced, key=lambda one: one not in arrivals)[:ARRIVALS])
         self._end(assignments, now)
 
     def synced(self, member_id: str, now: int) -> None:

@@ -11,7 +11,7 @@ class Track(NamedTuple):
     """The way of one member, in ms after the start of the rebalance."""
 
     member_id: str
-    came_ms: int | None  # it rejoined; in a target epoch: it was told to change. None: it has not rejoined
+    came_ms: int | None  # it rejoined; in a target epoch: it was told to change. None: it is new, or away
     done_ms: int | None  # it has its assignment. None: not yet, or not known
     is_waited_for: bool = False  # it had not asked for its assignment when it was there, and has not since
 

@@ -95,7 +95,7 @@ def _waterfall(one: RebalanceView, most: int) -> Node:
                     ]
                 ]
             ],
-            _after(track.came_ms, "not yet"),
+            _after(track.came_ms, "–"),
             _after(track.done_ms, "not yet" if track.is_waited_for else "–"),
         ]
         for track in found
