@@ -265,7 +265,7 @@ def test_a_large_target_is_computed_beside_the_shard(monkeypatch: pytest.MonkeyP
         assert one.beat().error_code == ErrorCode.NONE
     step = stage.shard.tick(stage.now)
     stage.run(step)
-    assert (step.targets, stage.epochs) == ([], before)
+    assert (list(step.targets), stage.epochs) == ([], before)
     stage.run(stage.shard.target_computed(asked, asked.compute(), stage.now))
     settle(stage, *members)
     assert (stage.epochs, [len(one.partitions) for one in members]) == ((before[0], before[0]), [4, 4])

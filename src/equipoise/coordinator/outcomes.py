@@ -1,4 +1,4 @@
-"""Outcomes: what follows when a write is durable or has failed, as values that `Shard.written` acts on.
+"""Outcomes: what follows when a write is durable or has failed, as values that `Shard.settle_write` acts on.
 
 An outcome names groups and members by their ids, and holds the caller to answer. The state of a shard and its pending
 writes can therefore be printed, compared, copied and saved together at any moment.

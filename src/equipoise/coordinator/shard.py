@@ -156,15 +156,20 @@ class Shard(ShardState):
     # -- writes
 
     def written(self, write: Write, error: ErrorCode, now: int, *, is_lost: bool = True) -> Step:
+        """As `settle_write`, for a single write."""
+        step = Step(now)
+        self.settle_write(write, error, step, is_lost=is_lost)
+        return step
+
+    def settle_write(self, write: Write, error: ErrorCode, step: Step, *, is_lost: bool = True) -> None:
         """A write of ours is durable and takes effect, or it has failed. What follows stands in its outcome, and is
         done by the module that made it. `is_lost`: after an error the records are not in the log. Rule 0.3."""
-        step = Step(now)
         if write.early is not None:
             error = end_write(self, write, error, step, is_lost=is_lost)
         if error is ErrorCode.NONE:
             producer_id = NO_PRODUCER_ID if write.producer is None else write.producer.producer_id
             for record in write.records:
-                self.apply(record, now, producer_id)
+                self.apply(record, step.now, producer_id)
         match write.outcome:
             case OffsetsCommitted() as outcome:
                 commit.offsets_committed(self, outcome, error, step)
@@ -179,7 +184,6 @@ class Shard(ShardState):
                 join.static_member_replaced(self, outcome, error, step)
             case GroupTombstoned() as outcome:
                 admin.group_tombstoned(self, outcome, error, step)
-        return step
 
     # -- time
 

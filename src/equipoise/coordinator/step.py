@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NewType, TypeVar
 
 from equipoise.coordinator.events import Event, MemberFenced
@@ -40,7 +41,7 @@ class Producer(NamedTuple):
 
 
 class Write(NamedTuple):
-    """Records to append in one batch. Give this to `Shard.written` when they are durable, or have failed.
+    """Records to append in one batch. Give this to `Shard.settle_write` when they are durable, or have failed.
 
     `producer`: they belong to its transaction, and have a batch of their own.
 
@@ -93,14 +94,24 @@ class Step(BaseStep[Message]):
     __slots__ = ("events", "resolutions", "targets")
 
     def __init__(self, now: int) -> None:
-        super().__init__(now)
+        self.now = now
+        self.replies: list[tuple[Caller, Message]] = []
+        self.writes: list[Write] = []
         self.events: list[Event] = []
-        self.resolutions: list[Resolve] = []
-        self.targets: list[TargetRequest] = []  # to be computed beside, if the runner has said that it can
+        self.resolutions: Sequence[Resolve] = ()
+        self.targets: Sequence[TargetRequest] = ()  # to be computed beside, if the runner has said that it can
 
     def note(self, event: Event) -> None:
         """Notes an event."""
         self.events.append(event)
+
+    def resolve(self, asked: Resolve) -> None:
+        """Asks for the topics of regular expressions."""
+        self.resolutions = (*self.resolutions, asked)
+
+    def compute(self, wanted: TargetRequest) -> None:
+        """Asks for a target."""
+        self.targets = (*self.targets, wanted)
 
     def note_fenced(self, error: ErrorCode, group_id: str, who: Who, request: str) -> None:
         """Among refused requests, those of a past incarnation of a static member are worth an event."""

@@ -343,11 +343,14 @@ class GroupShard:
         self._tell(writes, error, is_lost=not is_late)
 
     def _tell(self, writes: Iterable[Write], error: ErrorCode, *, is_lost: bool = True) -> None:
-        now, writes = self._server.clock.now(), list(writes)
+        step, writes = Step(self._server.clock.now()), list(writes)
         is_of_crowd, began = len(writes) > _PORTION, monotonic()  # of thousands that come together, each has a write
-        for write in writes:
-            self._ended += 1
-            self._take(self.core.written(write, error, now, is_lost=is_lost), is_of_crowd=is_of_crowd)
+        try:
+            for write in writes:
+                self._ended += 1
+                self.core.settle_write(write, error, step, is_lost=is_lost)
+        finally:  # a bug that one write meets leaves those before it answered
+            self._take(step, is_of_crowd=is_of_crowd)
         self._timer.arm()
         self._call_back()
         if is_of_crowd:

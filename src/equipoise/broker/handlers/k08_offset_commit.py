@@ -6,6 +6,7 @@ If nothing is left, the group is not asked, as on Kafka.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from equipoise.broker.handlers.collected_reply import CollectedReply
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from equipoise.broker.server import Server
 
 _FIRST_VERSION_WITH_IDS = 10
+_ID, _NAME = attrgetter("topic_id"), attrgetter("name")
 
 
 def handle(server: Server, request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse | None:
@@ -40,7 +42,7 @@ def handle(server: Server, request: OffsetCommitRequest, call: Call) -> OffsetCo
         server,
         call,
         request.topics,
-        key_of=lambda topic: topic.topic_id if by_id else topic.name,
+        key_of=_ID if by_id else _NAME,
         refuse=_refuse,
     )
     if not request.topics:

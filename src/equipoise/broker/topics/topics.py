@@ -308,6 +308,9 @@ class Topics:
 
     def find(self, key: str | bytes) -> Topic:
         """By name, or by id."""
+        found = self._by_name.get(key) if isinstance(key, str) else self._by_id.get(key)
+        if found is not None:
+            return found
         return self.require(key) if isinstance(key, str) else self.require_id(key)
 
     def name_of(self, topic_id: bytes) -> str | None:

@@ -73,7 +73,7 @@ def maybe_resolve(shard: Shard, group: ConsumerGroup, caller: Caller, step: Step
     ):
         group.resolution = Resolution(True, now, shard.image.version)
         regexes = tuple(sorted(group.regexes))
-        step.resolutions.append(Resolve(group.group_id, regexes, shard.image.version, now, caller))
+        step.resolve(Resolve(group.group_id, regexes, shard.image.version, now, caller))
 
 
 def regexes_resolved(shard: Shard, asked: Resolve, found: Mapping[str, Collection[str]], step: Step) -> None:

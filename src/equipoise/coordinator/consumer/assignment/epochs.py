@@ -121,7 +121,7 @@ def _prepare_large(shard: Shard, group: ConsumerGroup, step: Step) -> bool:
         request = _request(shard, group)
         if shard.computes_beside:
             group.computing = request.number
-            step.targets.append(request)
+            step.compute(request)
             return True
         group.computed = _computed(request, request.compute())
     if group.computed is None or not group.computed.left:
