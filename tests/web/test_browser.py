@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from bench.console import story as tale
 from bench.console.running import FedConsole, fed_console, until
@@ -380,6 +380,27 @@ def test_a_rebalance_appears_without_a_question_and_focus_stays(watched: Watched
     page.wait_for_selector(f"#why >> text=Generation {newest.old_generation} → {newest.generation}")
     assert page.evaluate("document.activeElement.getAttribute('href')") == kept
     assert asked == []
+    watched.check()
+
+
+def test_words_are_as_new_as_the_picture(watched: Watched, console: FedConsole) -> None:
+    """The group changes while the page is on its way: after its words, before its picture."""
+    whole = tale.view(WHOLE)
+    console.update(tale.cluster(grown(whole, 100)))
+
+    def change(route: Route) -> None:
+        console.update(tale.cluster(grown(whole, 101)))
+        route.continue_()
+
+    watched.page.route("**/timeline?words=*", change)
+    page = watched.opened(address(console))
+    newest = whole.rebalances[100]
+    page.wait_for_selector(f"#why >> text=Generation {newest.old_generation} → {newest.generation}")
+    patched = page.evaluate(PARTS)
+    page.unroute("**/timeline?words=*")
+    page.reload()
+    page.wait_for_selector("html[data-ready]", state="attached")
+    assert page.evaluate(PARTS) == patched
     watched.check()
 
 

@@ -405,6 +405,33 @@ def test_a_group_streams_what_changes() -> None:
     asyncio.run(scenario())
 
 
+def test_a_page_that_is_older_than_its_picture_gets_the_words_of_the_picture() -> None:
+    """The group changes between the page and the question for its picture, while nobody is told of it."""
+    live = one_group()
+    app = made(live)
+    view = live.cluster.groups[0] if live.cluster else group()
+
+    def words_of(page: str) -> int:
+        return int(page.partition('data-words="')[2].partition('"')[0])
+
+    async def scenario() -> None:
+        seen = words_of((await ask(app, "/groups/etl")).text)
+        assert "html" not in (await ask(app, f"/api/groups/etl/timeline?words={seen}")).json
+        third = rebalance(3, 900, {0: ("b", "c")})
+        live.update(cluster(replace(view, rebalances=(*view.rebalances, third), as_of=Ms(T0 + 11_000))))
+        now = (await ask(app, f"/api/groups/etl/timeline?words={seen}")).json
+        assert "Generation 2 → 3" in now["html"]["why"]
+        assert [one["key"] for one in now["rebalances"]][-1] == "3"
+        assert words_of((await ask(app, "/groups/etl")).text) == now["seq"]
+        live.update(cluster(as_of=Ms(T0 + 62_000)))
+        gone = (await ask(app, f"/api/groups/etl/timeline?words={now['seq']}")).json
+        assert "Deleted at" in gone["html"]["deleted"]
+        assert "html" in (await ask(app, "/api/groups/etl/timeline?words=")).json  # a page that has lost its place
+        assert "html" not in (await ask(app, "/api/groups/etl/timeline")).json  # a program
+
+    asyncio.run(scenario())
+
+
 def test_who_looks_at_a_group_is_told_that_it_was_deleted() -> None:
     live = one_group()
     app = made(live)

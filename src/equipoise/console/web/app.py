@@ -104,6 +104,7 @@ class Pages:
             feed.view,
             feed.owners,
             self._live.tell(feed.view.group_id)._replace(deleted_at=feed.deleted_at),
+            seq=feed.broadcast.seq,
             is_stale=is_stale(self._frame()),
             allows_actions=self._allows_actions,
         )
@@ -178,7 +179,7 @@ class Pages:
         feed = self._feed(request)
         if feed is None:
             return JSONResponse({"error": {"message": "no such group was seen"}}, 404)
-        return JSONResponse(feed.snapshot())
+        return JSONResponse(self._live.snapshot(feed, request.query_params.get("words")))
 
     async def stream(self, request: Request) -> Response:
         """What changes of it."""

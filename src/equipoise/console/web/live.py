@@ -68,6 +68,8 @@ class GroupFeed:
         self.deleted_at = at
         if self._timeline is not None and self.broadcast.viewers:
             self._publish(self._timeline, fragments, tell(self.view.group_id)._replace(deleted_at=at))
+        else:
+            self.broadcast.skip()
 
     def _publish(self, before: Timeline, fragments: Fragments, told: Told) -> None:
         self._timeline = now = self._draw()
@@ -87,6 +89,11 @@ class GroupFeed:
         if self._timeline is None:
             self._timeline, self._fragments = self._draw(), {}
         return snapshot(self._timeline, self.broadcast.seq)
+
+    def words(self, fragments: Fragments, tell: Tell) -> dict[str, str]:
+        """All that a page says of the group."""
+        told = tell(self.view.group_id)._replace(deleted_at=self.deleted_at)
+        return fragments(self.view, self.owners, told, self._kept)
 
     @property
     def picture(self) -> Timeline:
@@ -173,6 +180,14 @@ class Live:
         if self.trouble != why:
             self.trouble = why
             self._tell_all("fragments", self._notices())
+
+    def snapshot(self, feed: GroupFeed, words: str | None) -> dict[str, Any]:
+        """The picture of a group. `words`: the number of the moment of a page's words; None: a program asks. A page
+        with words of another moment gets those of the picture: the group may change while the page is loaded."""
+        found = feed.snapshot()
+        if words is not None and words != str(found["seq"]):
+            found["html"] = feed.words(self._fragments, self.tell)
+        return found
 
     def looked_at(self) -> set[str]:
         """Groups that somebody has open."""

@@ -33,10 +33,11 @@ def content(
     owners: Owners,
     told: Told,
     *,
+    seq: int,
     is_stale: bool,
     allows_actions: bool = False,
 ) -> Node:
-    """The page's body."""
+    """The page's body. `seq`: the number of the last event of the group, by which the page asks for its picture."""
     parts = fragments(view, owners, told)
     return [
         h.div(".title", id="title")[_raw(parts["title"])],
@@ -44,7 +45,7 @@ def content(
         h.dl(".figures", id="figures")[_raw(parts["figures"])],
         h.div(id="problems")[_raw(parts["problems"])],
         h.div(class_={"group": True, "stale": is_stale})[
-            _timeline(view),
+            _timeline(view, seq),
             h.div(".side")[
                 h.aside(".card.why", id="why", aria_label="why")[_raw(parts["why"])],
                 h.aside(id="deadlines", aria_label="deadlines")[_raw(parts["deadlines"])],
@@ -156,7 +157,7 @@ def _problems(view: GroupView) -> Node:
     return [h.p(".notice")[words.problem(one)] for one in view.problems]
 
 
-def _timeline(view: GroupView) -> Node:
+def _timeline(view: GroupView, seq: int) -> Node:
     place = group_address(view.group_id)
     api = f"/api{place}"
     kinds = [h.li[h.i(class_=f"k-{kind}"), text] for kind, (_, text) in KINDS.items()]
@@ -192,6 +193,7 @@ def _timeline(view: GroupView) -> Node:
             aria_label="ownership timeline",
             aria_describedby="timeline-help",
             data_api=api,
+            data_words=str(seq),
             data_table=f"{place}/table",
         )[canvases],
         h.p(id="said", aria_live="polite"),

@@ -12,12 +12,14 @@ const EVENTS = ["rebalance", "state", "members", "lag", "fragments", "reset"];
 /** @param {HTMLElement} box */
 export async function groupPage(box) {
   const api = box.dataset.api ?? "";
-  const line = new Timeline(box, new Model(await snapshot(api)));
+  const first = await snapshot(api, box.dataset.words);
+  const line = new Timeline(box, new Model(first));
   const panel = panelOf();
   const said = /** @type {HTMLElement} */ (document.getElementById("said"));
   line.choose = (one) => panel(one.url);
   line.changed = () => remember(line);
   look(line);
+  say(line, first.html);
   listen(line);
   onTimeline(line, (text) => (said.textContent = text), {
     table: box.dataset.table ?? "",
@@ -31,11 +33,21 @@ export async function groupPage(box) {
   grow(line);
 }
 
-/** @param {string} api @returns {Promise<import("./model.js").Snapshot>} */
-async function snapshot(api) {
-  const answer = await fetch(`${api}/timeline`);
+/** The picture, and the words beside it where the page has older ones.
+ * @param {string} api @param {string} [words] of which moment the page has them
+ * @returns {Promise<import("./model.js").Snapshot>} */
+async function snapshot(api, words = "") {
+  const answer = await fetch(`${api}/timeline?words=${words}`);
   if (!answer.ok) throw new Error(`the timeline cannot be had: ${answer.status}`);
   return answer.json();
+}
+
+/** Puts the words about the group into their places. Those about a rebalance stay while the reader looks at another.
+ * @param {Timeline} line @param {Record<string, string>} [html] */
+function say(line, html) {
+  if (!html) return;
+  if (line.chosen !== null) delete html.why;
+  replace(html);
 }
 
 /** @param {Timeline} line @param {string} api */
@@ -45,7 +57,9 @@ function follow(line, api) {
     if (isAsking) return;
     isAsking = true;
     try {
-      line.model = new Model(await snapshot(api));
+      const now = await snapshot(api);
+      line.model = new Model(now);
+      say(line, now.html);
       line.draw();
     } finally {
       isAsking = false;
@@ -58,10 +72,7 @@ function follow(line, api) {
     }
     if (id <= line.model.seq) return;
     line.model.seq = id;
-    if (type === "fragments") {
-      if (line.chosen !== null) delete data.html.why; // the reader looks at another rebalance
-      replace(data.html);
-    }
+    if (type === "fragments") say(line, data.html);
     if (!line.model.apply(type, data)) again();
     line.draw();
   });

@@ -12,7 +12,7 @@
  * @typedef {{at: number[], records: (number | null)[]}} Lag
  * @typedef {{seq: number, group: string, from: number, to: number, state: string, owners: Owner[], lanes: Lane[],
  *   rebalances: Rebalance[], episodes: Episode[], marks: Mark[], lag: Lag,
- *   lag_of: (number | null)[], running: string | null}} Snapshot
+ *   lag_of: (number | null)[], running: string | null, html?: Record<string, string>}} Snapshot
  * @typedef {{lane: number, owner: number, from: number, to: number}} Span
  */
 
