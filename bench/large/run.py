@@ -50,9 +50,10 @@ class Size(NamedTuple):
 
 
 SHARED = Size(200, 2_000)
+CROWDED = Size(1_000, 2_000)  # with a member more there is still a partition for each
 LARGEST = Size(2_000, 20_000)
 # By broker. The first is measured on both.
-FULL = {"equipoise": (SHARED, Size(2_000, 2_000), LARGEST), "kafka": (SHARED, Size(2_000, 2_000))}
+FULL = {"equipoise": (SHARED, CROWDED, LARGEST), "kafka": (SHARED, CROWDED)}
 QUICK = {"equipoise": (Size(50, 200),), "kafka": (Size(50, 200),)}
 
 
