@@ -6,7 +6,7 @@ CLASSES := .venv/spark-classes.jsa
 # Test files run side by side: most of their time is waiting, so there are more workers than cores. Those of `make prove`
 # start Apache Kafka and Spark each, and are fewer.
 WORKERS ?= 6
-PROVERS ?= 2
+PROVERS ?= 3
 BESIDE := --dist loadfile --no-loadscope-reorder
 PURE := tests/assignors tests/consumer_groups tests/member tests/property tests/regex tests/security tests/simulate \
   tests/spec tests/transcripts tests/wire tests/zookeeper/protocol tests/test_documents.py tests/test_rules.py \

@@ -21,7 +21,9 @@ def send(producer: confluent_kafka.Producer, value: bytes) -> None:
 def test_a_producer_follows_the_hint() -> None:
     with Broker(brokers=3, topics={"t": 1}) as broker:
         broker.move_leader("t", 0, to=1)
-        producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+        # Idempotent: a connection that ends with the answer to a Metadata takes that to a Produce along.
+        settings = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0, "enable.idempotence": True}
+        producer = confluent_kafka.Producer(settings)
         send(producer, b"before")
         with broker.control(Lose(apis=["Metadata"])):
             broker.move_leader("t", 0, to=2)

@@ -67,9 +67,9 @@ def _reasons(members: Members) -> list[str]:
 
 
 def _is_of_the_network(error: str) -> bool:
-    """librdkafka tells of a connection that ended, for instance because a busy machine was late, and tries again. With
-    a reason of OpenSSL it was refused."""
-    return bool(_TRANSPORT.match(error)) and "SSL routines" not in error
+    """librdkafka tells of a connection that ended, for instance because a busy machine was late, and tries again. A
+    broker that refuses the client's certificate says so by an alert of TLS."""
+    return bool(_TRANSPORT.match(error)) and "alert" not in error
 
 
 def kind_of(error: str) -> str:

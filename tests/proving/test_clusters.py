@@ -55,8 +55,9 @@ def test_orders_are_billed_once_while_brokers_are_killed(kafka_cluster: KafkaClu
     a_cluster_is_killed(kafka_cluster, kills)
 
 
+@pytest.mark.soak
 def test_readers_of_a_log_that_is_cut(kafka_cluster: KafkaCluster, tmp_path: Path) -> None:
     """An unclean election takes back what they have read: our consumer and our Spark source read what comes in its
-    place, all of it and once."""
+    place, all of it and once. `make prove` has client/test_truncation_kafka.py of the same, without other clients."""
     accounts = needed(lambda: readers_of_a_log_that_is_cut(kafka_cluster, tmp_path))
     check_kept(accounts, *CLIENTS, MEMBERS)

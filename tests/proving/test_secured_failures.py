@@ -46,4 +46,5 @@ def on_ours(tmp_path_factory: pytest.TempPathFactory) -> Said:
 
 @pytest.mark.parametrize(("client", "failure"), CELLS)
 def test_the_error_is_of_the_same_kind(on_kafka: Said, on_ours: Said, client: str, failure: str) -> None:
-    assert kind_of(on_ours[client, failure]) == kind_of(on_kafka[client, failure])
+    ours, kafkas = on_ours[client, failure], on_kafka[client, failure]
+    assert kind_of(ours) == kind_of(kafkas), f"ours: {ours}\nKafka: {kafkas}"
