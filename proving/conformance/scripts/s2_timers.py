@@ -328,8 +328,9 @@ _PENDING: Table = {
         UntilAnswered("a"),
         join("b", session=_SHORT),
     ],
+    # It expires later than the script may take up to there, and before the clock's initial delay ends.
     "a reserved id that expires ends the initial delay": [
-        join("b", member_id="", session=900),
+        join("b", member_id="", session=1300),
         *enter("a"),
         *enter("clock", group=GroupId("k"), rebalance=_DELAY),
         UntilAnswered("a"),
