@@ -247,7 +247,7 @@ class Server:
         for route in self._routes.values():
             control.wrap(route)
         for connection in self.connections:
-            connection.repeated_heartbeat = None
+            connection.decode_all()
 
     def append(
         self,

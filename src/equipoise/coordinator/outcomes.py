@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest
+from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from equipoise.wire.apis.k28_txn_offset_commit import TxnOffsetCommitRequest
 from equipoise.wire.schema import Message
 
@@ -60,11 +60,13 @@ class StaticMemberReplaced(NamedTuple):
 
 
 class OffsetsCommitted(NamedTuple):
-    """An OffsetCommit, or a TxnOffsetCommit. `too_large` has the partitions whose metadata was refused."""
+    """An OffsetCommit, or a TxnOffsetCommit. `too_large` has the partitions whose metadata was refused. `response`: the
+    answer if all goes well, where it is made already."""
 
     request: OffsetCommitRequest | TxnOffsetCommitRequest
     too_large: frozenset[tuple[str, int]]
     caller: Caller
+    response: OffsetCommitResponse | None = None
 
 
 class GroupTombstoned(NamedTuple):

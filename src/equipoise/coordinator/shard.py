@@ -6,7 +6,7 @@ never waits and never fails: an error is a reply.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from equipoise.coordinator import admin
 from equipoise.coordinator.changes import Changes, end_write
@@ -396,6 +396,18 @@ class Shard(ShardState):
             commit.commit_offsets(self, request, caller, step, topic_ids=topic_ids)
         else:
             step.reply(caller, commit.commit_response(request, error))
+        return step
+
+    def commit_again(
+        self, known: commit.KnownCommit, offsets: Sequence[int], epochs: Sequence[int], caller: Caller, *, now: int
+    ) -> Step:
+        """As `commit_offsets`, for a commit that is like one before but for its offsets and their epochs."""
+        step = Step(now)
+        error = self.unavailable
+        if error is ErrorCode.NONE:
+            commit.commit_again(self, known, offsets, epochs, caller=caller, step=step)
+        else:
+            step.reply(caller, commit.commit_response(known.request, error))
         return step
 
     def fetch_offsets(

@@ -16,6 +16,7 @@ from equipoise.wire.apis.k68_consumer_group_heartbeat import ConsumerGroupHeartb
 
 if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
+    from equipoise.wire.schema import Message
 
 HeartbeatOfEither = HeartbeatRequest | ConsumerGroupHeartbeatRequest
 _CORRELATION_ID = slice(4, 8)  # in a frame behind its size
@@ -38,7 +39,19 @@ class RepeatedHeartbeat:
         return self._size + frame[_CORRELATION_ID] + self._rest
 
 
-def repeated(core: Shard, request: HeartbeatOfEither, call: Call, frame: bytes) -> RepeatedHeartbeat:
+def repeatable(
+    request: HeartbeatOfEither, frame: bytes | bytearray, call: Call, response: Message | bytes | None
+) -> RepeatedHeartbeat | None:
+    """What the connection remembers of a heartbeat; None: the next is to be decoded."""
+    connection, server = call.connection, call.connection.server
+    if not isinstance(response, bytes) or connection.held_heartbeat.is_patient or not server.allows_all:
+        return None
+    if call.usage is not None or server.control is not None:
+        return None
+    return _repeated(server.group_coordinator.shard_of(request.group_id).core, request, call, bytes(frame))
+
+
+def _repeated(core: Shard, request: HeartbeatOfEither, call: Call, frame: bytes) -> RepeatedHeartbeat:
     """A heartbeat that was answered at once, by the frame that it came in and the answer of its call."""
     assert call.pieces
     if isinstance(request, HeartbeatRequest):

@@ -13,6 +13,7 @@ from equipoise.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
+    from equipoise.broker.topics.topics import Topic
 
 Asked = TypeVar("Asked", OffsetCommitRequestTopic, TxnOffsetCommitRequestTopic)
 Answered = TypeVar("Answered")
@@ -25,9 +26,9 @@ def sort_out(
     *,
     key_of: Callable[[Asked], str | bytes],
     refuse: Callable[[Asked, Sequence[Any], ErrorCode], Answered],
-) -> tuple[list[Asked], list[Answered], dict[str, bytes]]:
-    """What there is, with its name; the rest as `refuse` answers it; and the topics' ids."""
-    kept, refused, topic_ids = [], [], {}
+) -> tuple[list[Asked], list[Answered], list[Topic]]:
+    """What there is, with its name; the rest as `refuse` answers it; and the topics that were found."""
+    kept, refused, found = [], [], []
     for topic in topics:
         try:
             known = server.find_topic(call, AclOperation.READ, key_of(topic))
@@ -35,7 +36,7 @@ def sort_out(
             refused.append(refuse(topic, topic.partitions, error.code))
             continue
         topic.name = known.name
-        topic_ids[known.name] = known.topic_id
+        found.append(known)
         count = len(known.partitions)
         wrong = [row for row in topic.partitions if not 0 <= row.partition_index < count]
         if wrong:
@@ -43,4 +44,4 @@ def sort_out(
             topic.partitions = [row for row in topic.partitions if 0 <= row.partition_index < count]
         if topic.partitions:
             kept.append(topic)
-    return kept, refused, topic_ids
+    return kept, refused, found

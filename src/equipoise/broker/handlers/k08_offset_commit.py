@@ -38,7 +38,7 @@ def handle(server: Server, request: OffsetCommitRequest, call: Call) -> OffsetCo
     except KafkaError as error:
         return commit_response(request, error.code)
     by_id = call.version >= _FIRST_VERSION_WITH_IDS
-    request.topics, refused, topic_ids = sort_out(
+    request.topics, refused, known = sort_out(
         server,
         call,
         request.topics,
@@ -51,7 +51,10 @@ def handle(server: Server, request: OffsetCommitRequest, call: Call) -> OffsetCo
     note_carrier(server, call, shard.core.find_noted(request.group_id, request.member_id))
     token = CollectedReply(call, 1, lambda answers: _merged(refused, answers[0])) if refused else call
     caller = caller_of(call, token)
+    topic_ids = {topic.name: topic.topic_id for topic in known}
     shard.run(shard.core.commit_offsets(request, topic_ids, caller, call.now))
+    if not refused:
+        call.connection.repeated_commits.served(call, request, known)
     return None
 
 

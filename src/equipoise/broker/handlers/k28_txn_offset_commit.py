@@ -57,11 +57,12 @@ def handle(server: Server, request: TxnOffsetCommitRequest, call: Call) -> TxnOf
         authorize_group(server, call, request.group_id)
     except KafkaError as error:
         return txn_commit_response(request, error.code)
-    request.topics, refused, topic_ids = sort_out(
+    request.topics, refused, known = sort_out(
         server, call, request.topics, key_of=lambda topic: topic.name, refuse=_refuse
     )
     if not request.topics:
         return TxnOffsetCommitResponse(topics=refused)
+    topic_ids = {topic.name: topic.topic_id for topic in known}
     _Committing(server, request, call, refused, topic_ids).begin()
     return None
 

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from equipoise.broker.groups.carriers import Carried
 from equipoise.broker.groups.held_heartbeats import HeldHeartbeat
-from equipoise.broker.groups.repeated_heartbeat import HeartbeatOfEither, RepeatedHeartbeat, repeated
+from equipoise.broker.groups.repeated_commit import RepeatedCommits
+from equipoise.broker.groups.repeated_heartbeat import RepeatedHeartbeat, repeatable
 from equipoise.broker.net.memory_pool import FREE_ROOM, MAX_GROWTH, grown
 from equipoise.broker.net.purgatory import Completion, DelayedOperation
 from equipoise.broker.net.throttling import Usage
@@ -161,6 +162,7 @@ class Connection(asyncio.BufferedProtocol):
         "listener",
         "local_host",
         "peer",
+        "repeated_commits",
         "repeated_heartbeat",
         "server",
         "session",
@@ -173,6 +175,7 @@ class Connection(asyncio.BufferedProtocol):
         self.client_software = ("", "")  # name and version, if the client's ApiVersions told
         self.carried = Carried()
         self.held_heartbeat = HeldHeartbeat()
+        self.repeated_commits = RepeatedCommits()
         self.repeated_heartbeat: RepeatedHeartbeat | None = None  # the last heartbeat, if the next may be like it
         self.peer = "?"
         self.client_host = self.local_host = ""  # the peer as Java prints an address that has no name, and ours
@@ -451,26 +454,9 @@ class Connection(asyncio.BufferedProtocol):
             self._out.append(reply)
             self.held_bytes += len(reply)
             return False
+        commit = self.repeated_commits.known
         try:
-            api_key, version, correlation_id, client_id, pos = decode_request_header(frame)
-            route = self.server.route(api_key, version)
-            if self.held_heartbeat.is_held:
-                self.held_heartbeat.interrupt(api_key in _HEARTBEATS, now)
-            call = Call(self, route, correlation_id, client_id or "")
-            call.now = now
-            if api_key != _PRODUCE:
-                call.size = len(frame)
-            if self.server.throttling.is_enabled:
-                call.usage = Usage(len(frame))
-            elements = self.server.topics.elements if route.names_partitions else MAX_ELEMENTS
-            request = route.decode(frame, pos, elements)
-            response = route.handle(self.server, request, call)
-            if response is not None:
-                call.pieces = call._encode(response)
-            elif call.usage is not None:
-                call.usage.pause()
-            if api_key in _HEARTBEATS:
-                self.repeated_heartbeat = self._repeatable(request, frame, call, response)
+            call = (commit and commit.serve(self, frame, now)) or self._call(frame, now)
         except ProtocolError as error:
             self.refuse(str(error))
         except Exception:  # noqa: BLE001  one request must not end the loop
@@ -479,15 +465,37 @@ class Connection(asyncio.BufferedProtocol):
             self._settle(call)
         return True
 
-    def _repeatable(
-        self, request: HeartbeatOfEither, frame: bytes | bytearray, call: Call, response: Message | bytes | None
-    ) -> RepeatedHeartbeat | None:
-        if not isinstance(response, bytes) or self.held_heartbeat.is_patient or not self.server.allows_all:
-            return None
-        if call.usage is not None or self.server.control is not None:
-            return None
-        core = self.server.group_coordinator.shard_of(request.group_id).core
-        return repeated(core, request, call, bytes(frame))
+    def _call(self, frame: bytes | bytearray, now: int) -> Call:
+        """Decodes a request and has it served."""
+        api_key, version, correlation_id, client_id, pos = decode_request_header(frame)
+        route = self.server.route(api_key, version)
+        call = self.begin_call(route, correlation_id, client_id or "", len(frame), now=now)
+        if self.server.throttling.is_enabled:
+            call.usage = Usage(len(frame))
+        elements = self.server.topics.elements if route.names_partitions else MAX_ELEMENTS
+        request = route.decode(frame, pos, elements)
+        response = route.handle(self.server, request, call)
+        if response is not None:
+            call.pieces = call._encode(response)
+        elif call.usage is not None:
+            call.usage.pause()
+        if api_key in _HEARTBEATS:
+            self.repeated_heartbeat = repeatable(request, frame, call, response)
+        return call
+
+    def begin_call(self, route: Route, correlation_id: int, client_id: str, size: int, *, now: int) -> Call:
+        """A request of so many bytes, which ends a hold."""
+        if self.held_heartbeat.is_held:
+            self.held_heartbeat.interrupt(route.api_key in _HEARTBEATS, now)
+        call = Call(self, route, correlation_id, client_id)
+        call.now = now
+        if route.api_key != _PRODUCE:
+            call.size = size
+        return call
+
+    def decode_all(self) -> None:
+        """No request is recognised by its bytes: each is counted, or may meet a fault."""
+        self.repeated_heartbeat = self.repeated_commits.known = None
 
     def _settle(self, call: Call) -> None:
         if not self._calls and call.pieces is not None:

@@ -66,7 +66,7 @@ class Throttling:
             one.update(state.bounds.get(one.key, {}))
         self.is_enabled = any(one.is_enabled for one in managers)
         for connection in self._server.connections if self.is_enabled else ():
-            connection.repeated_heartbeat = None
+            connection.decode_all()
 
     def charge(self, call: Call, usage: Usage, response: Message | bytes) -> Message | bytes:
         """Counts a request that is answered now. Returns the answer, with its throttle time if there is one."""

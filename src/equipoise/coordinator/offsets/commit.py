@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from equipoise.coordinator.classic.group import Group
 from equipoise.coordinator.classic.states import State
@@ -54,11 +54,7 @@ def commit_offsets(
 
     Rules 4.1.3, 4.1.4 and 4.1.6. Kafka: OffsetMetadataManager.commitOffset.
     """
-    try:
-        _validate(shard, request, caller, step.now, topic_ids=topic_ids)
-    except _Refused as refused:
-        note_refused(shard, request, caller, step, code=refused.code, refusal=refused.refusal)
-        step.reply(caller, commit_response(request, refused.code))
+    if not _is_accepted(shard, request, caller, step, topic_ids=topic_ids):
         return
     records, too_large = commit_records(shard, request, shard.wall_time(step.now), topic_ids)
     if not records:
@@ -68,15 +64,52 @@ def commit_offsets(
     step.write(records, OffsetsCommitted(request, too_large, caller))
 
 
+def commit_again(
+    shard: Shard, known: KnownCommit, offsets: Sequence[int], epochs: Sequence[int], *, caller: Caller, step: Step
+) -> None:
+    """As `commit_offsets`, of what `known_commit` has of a request like this: offsets and leader epochs are new."""
+    request, rows, topic_ids, response = known
+    if not _is_accepted(shard, request, caller, step, topic_ids=topic_ids):
+        return
+    stamp, records = shard.wall_time(step.now), []
+    for (key, topic_id), offset, epoch in zip(rows, offsets, epochs, strict=True):
+        value = OffsetCommitValue(
+            offset=offset,
+            leader_epoch=epoch,
+            metadata="",
+            commit_timestamp=stamp,
+            expire_timestamp=-1,
+            topic_id=topic_id,
+        )
+        records.append(CoordinatorRecord(key, value))
+    shard.offsets.commit_begins(request.group_id)
+    step.write(records, OffsetsCommitted(request, NO_PARTITIONS, caller, response))
+
+
+def known_commit(request: OffsetCommitRequest, topic_ids: Mapping[str, bytes]) -> KnownCommit:
+    """What is the same in every commit of these partitions by this member, in this generation, without metadata and
+    without a retention of its own."""
+    group_id = request.group_id
+    rows = [
+        (OffsetCommitKey(group=group_id, topic=topic.name, partition=row.partition_index), topic_ids[topic.name])
+        for topic in request.topics
+        for row in topic.partitions
+    ]
+    return KnownCommit(request, rows, topic_ids, commit_response(request, ErrorCode.NONE))
+
+
 def offsets_committed(shard: Shard, outcome: OffsetsCommitted, error: ErrorCode, step: Step) -> None:
     """The commit is durable and has taken effect, or has failed as a whole. Rules 4.1 and T.68.
 
     Kafka: GroupCoordinatorService.commitOffsets, GroupCoordinatorService.commitTransactionalOffsets.
     """
-    request, too_large, caller = outcome
+    request, too_large, caller, response = outcome
     shard.offsets.commit_ends(request.group_id)
     if error is not ErrorCode.NONE:
         too_large = NO_PARTITIONS
+    elif response is not None:
+        step.reply(caller, response)
+        return
     if isinstance(request, TxnOffsetCommitRequest):
         step.reply(caller, txn_commit_response(request, write_error(error), too_large))
     else:
@@ -105,11 +138,33 @@ def note_refused(
     step.note(event)
 
 
+class KnownCommit(NamedTuple):
+    """A commit that may come again with other offsets. `rows`: key and topic id of each partition."""
+
+    request: OffsetCommitRequest
+    rows: list[tuple[OffsetCommitKey, bytes]]
+    topic_ids: Mapping[str, bytes]
+    response: OffsetCommitResponse  # if all goes well
+
+
 class _Refused(Exception):
     def __init__(self, code: ErrorCode, refusal: Refusal | None = None) -> None:
         super().__init__(code.name)
         self.code = code
         self.refusal = refusal or _REFUSALS[code]
+
+
+def _is_accepted(
+    shard: Shard, request: OffsetCommitRequest, caller: Caller, step: Step, *, topic_ids: Mapping[str, bytes]
+) -> bool:
+    """Whether the group takes the commit; if not, the caller has its answer."""
+    try:
+        _validate(shard, request, caller, step.now, topic_ids=topic_ids)
+    except _Refused as refused:
+        note_refused(shard, request, caller, step, code=refused.code, refusal=refused.refusal)
+        step.reply(caller, commit_response(request, refused.code))
+        return False
+    return True
 
 
 def _validate(
