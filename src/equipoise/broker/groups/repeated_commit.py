@@ -26,28 +26,30 @@ if TYPE_CHECKING:
 
 _FIRST_WITH_EPOCHS = 6  # the version from which on offset and leader epoch stand side by side
 _LARGEST = 4096  # bytes of a request that is remembered
+_TRIES = 3
 _OFFSET_AND_EPOCH = re.compile(rb"\xff{12}")
 
 
 class RepeatedCommits:
     """What a connection remembers of its last commit."""
 
-    __slots__ = ("_is_in_vain", "_last_size", "known")
+    __slots__ = ("_last_size", "_tries", "known")
 
     def __init__(self) -> None:
         self.known: RepeatedCommit | None = None  # the last commit, if the next may be like it
         self._last_size = 0
-        self._is_in_vain = False  # what was remembered was never seen again: the connection's commits differ
+        self._tries = _TRIES  # until it is clear that the connection's commits differ
 
     def served(self, call: Call, request: OffsetCommitRequest, topics: Sequence[Topic]) -> None:
         """A commit of existing partitions was decoded. If it is as long as the one before, the next may be like it."""
-        known, self.known = self.known, None
-        self._is_in_vain |= known is not None and not known.is_proved
+        if self.known is not None and self.known.is_proved:
+            self._tries = _TRIES
+        self.known = None
         last_size, self._last_size = self._last_size, call.size
-        if call.size == last_size <= _LARGEST and not self._is_in_vain and _may_repeat(call, request):
+        if call.size == last_size <= _LARGEST and self._tries and _may_repeat(call, request):
+            self._tries -= 1
             made = RepeatedCommit(call, request, topics)
-            self._is_in_vain = made.size != call.size  # the client writes it in another way
-            self.known = None if self._is_in_vain else made
+            self.known = made if made.size == call.size else None  # or the client writes it in another way
 
 
 def _may_repeat(call: Call, request: OffsetCommitRequest) -> bool:
