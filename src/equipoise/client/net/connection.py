@@ -97,6 +97,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         self._renew_at = float("inf")  # on the loop's clock: when the session nears its end
         self._renewal: asyncio.Task[KafkaConnectionError | None] | None = None
         self._lost: Exception | None = None  # why the transport has ended
+        self._was_open_when_lost = False  # the peer has ended it, not we
 
     @classmethod
     async def connect(
@@ -133,7 +134,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
             connection.close()
             if isinstance(connection._lost, ssl.SSLError):
                 raise await _explained(host, port, security, connection._lost) from None
-            if connection._api_versions.is_known or loop.time() >= deadline:
+            if connection._api_versions.is_known or not connection._was_open_when_lost:
                 raise
             raise await asyncio.to_thread(closed_at_once, host, port, security, error) from None
         except BaseException:
@@ -289,7 +290,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop."""
-        self._lost = exc
+        self._lost, self._was_open_when_lost = exc, not self.is_closed
         why = getattr(exc, "strerror", None) or exc or "the broker closed the connection"
         under_way = f" while {APIS[self._in_flight[0].request.api_key].name} was under way" if self._in_flight else ""
         self._break(KafkaConnectionError(f"{self.address}: {why}{under_way}; connect again"))
