@@ -20,6 +20,7 @@ from equipoise.console.commands.zookeeper import registering, zookeeper
 from equipoise.console.edge import log_warnings, run_app
 from equipoise.console.later import LaterApp, LaterGroup
 from equipoise.console.options import DEFAULT_BROKER, file_option, parse_pairs
+from equipoise.garbage import without_collection
 from equipoise.wire.errors import UsageError
 
 if TYPE_CHECKING:
@@ -139,8 +140,9 @@ def serve(
     console_at: str | None,
 ) -> None:
     """Run a broker that Kafka clients use unchanged, until Ctrl-C or SIGTERM."""
-    from equipoise.broker import serve as run_broker
-    from equipoise.broker.security.quick import Security
+    with without_collection():
+        from equipoise.broker import serve as run_broker
+        from equipoise.broker.security.quick import Security
 
     if (data is None) != memory:
         raise UsageError("say where records go: --data DIR keeps them, --memory forgets them when the broker ends")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from equipoise.wire.schema import Message
 
 _FIRST_WITH_EPOCHS = 6  # the version from which on offset and leader epoch stand side by side
-_LARGEST = 4096  # bytes of a request that is remembered
+_LARGEST = 1024  # bytes of a request that is remembered: some 20 KB of memory
 _TRIES = 3
 _OFFSET_AND_EPOCH = re.compile(rb"\xff{12}")
 
