@@ -91,7 +91,7 @@ class BaseStep(Generic[R]):
 class Step(BaseStep[Message]):
     """A step of a shard of groups. Replies are sent now, records are written, events are noted, in this order."""
 
-    __slots__ = ("events", "resolutions", "targets")
+    __slots__ = ("events", "needs_preparation", "resolutions", "targets")
 
     def __init__(self, now: int) -> None:
         self.now = now
@@ -100,6 +100,7 @@ class Step(BaseStep[Message]):
         self.events: list[Event] = []
         self.resolutions: Sequence[Resolve] = ()
         self.targets: Sequence[TargetRequest] = ()  # to be computed beside, if the runner has said that it can
+        self.needs_preparation = False  # a target waits for it, or soon may (rule A12.14)
 
     def note(self, event: Event) -> None:
         """Notes an event."""

@@ -94,8 +94,6 @@ class GroupShard:
             return
         if self._is_retired:
             return
-        if self.core.consumer_groups:
-            self._server.group_coordinator.preparation.begin()
         self.activate()
 
     def activate(self) -> None:
@@ -150,6 +148,8 @@ class GroupShard:
             self._server.group_coordinator.regexes.resolve(self, asked)
         for wanted in step.targets:
             self._server.group_coordinator.targets.compute(self, wanted)
+        if step.needs_preparation:
+            self._server.group_coordinator.preparation.begin()
 
     def _reply(self) -> None:
         """The next portion. Between two of them others are served, so that a large group does not hold them up."""
@@ -232,8 +232,6 @@ class GroupShard:
         if batch is None:
             return
         self._drop_void(batch)
-        if self.core.consumer_groups:
-            self._server.group_coordinator.preparation.begin()
         try:
             pairs = self._fill(batch, encoding_s)
             if pairs is None:

@@ -1,10 +1,12 @@
 """Computes the targets of large groups in a thread: those of 2,000 members with different subscriptions to 100,000
-partitions take a second. What they are computed from are values, which nobody changes. Rule A12.7."""
+partitions take a second. What they are computed from are values, which nobody changes. Meanwhile the loop asks for the
+interpreter in each turn, and gets it after half a millisecond instead of Python's five. Rule A12.7."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_SWITCH_S = 0.0005
+
 
 class TargetThread:
     """One target after the other. The thread starts with the first."""
@@ -29,7 +33,7 @@ class TargetThread:
     def compute(self, shard: GroupShard, asked: TargetRequest) -> None:
         """The shard gets the target when it is there."""
         try:
-            future = asyncio.get_running_loop().run_in_executor(self._thread, asked.compute)
+            future = asyncio.get_running_loop().run_in_executor(self._thread, _compute, asked)
         except RuntimeError:  # no room for a thread
             self._answer(shard, asked, asked.compute())
         else:
@@ -48,3 +52,12 @@ class TargetThread:
     def end(self) -> None:
         """Waits for the target that is being computed, and forgets the others."""
         self._thread.shutdown(cancel_futures=True)
+
+
+def _compute(asked: TargetRequest) -> Targets:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(min(before, _SWITCH_S))
+    try:
+        return asked.compute()
+    finally:
+        sys.setswitchinterval(before)

@@ -74,6 +74,7 @@ def refresh(shard: Shard, changes: Changes, cause: Cause | None, step: Step) -> 
             group.incremental.bumped_at = step.now
     if group.has_old_metadata:
         changes.put(old_metadata_tombstone(group.group_id))
+    step.needs_preparation |= group.is_shown_classic  # racks may count in its targets
     group.refreshed_at_epoch = group.group_epoch
     arm_target_timer(shard, group, step.now)
 
@@ -117,7 +118,7 @@ def _prepare_large(shard: Shard, group: ConsumerGroup, step: Step) -> bool:
         group.computed = None  # another one was quicker, or the group was empty in between
     if group.computed is not None:
         _make_records(group, group.computed, MADE_AT_ONCE)
-    elif _is_due(shard, group, step.now) and is_large(shard, group):
+    elif _is_due(shard, group, step) and is_large(shard, group):
         request = _request(shard, group)
         if shard.computes_beside:
             group.computing = request.number
@@ -136,7 +137,7 @@ def update_target(shard: Shard, changes: Changes, step: Step) -> None:
     Raises what the assignor raises; the caller rolls back. Kafka: GroupMetadataManager.maybeUpdateTargetAssignment.
     """
     group = changes.group
-    if not _is_due(shard, group, step.now):
+    if not _is_due(shard, group, step):
         return
     if is_large(shard, group):
         arm_target_timer(shard, group, step.now)
@@ -163,12 +164,14 @@ def _has_many_partitions(shard: Shard, group: ConsumerGroup) -> bool:
     return sum(topic.partitions for topic in found if topic is not None) >= MANY_PARTITIONS
 
 
-def _is_due(shard: Shard, group: ConsumerGroup, now: int) -> bool:
+def _is_due(shard: Shard, group: ConsumerGroup, step: Step) -> bool:
     """With the timer, a target of different subscriptions waits until the runner is prepared for it. Rule A12.14."""
-    if group.target_epoch >= group.group_epoch or target_due(shard, group, now) > 0:
+    if group.target_epoch >= group.group_epoch or target_due(shard, group, step.now) > 0:
         return False
-    has_timer = shard.config.group_consumer_assignment_timer or group.incremental is not None
-    return shard.is_prepared or group.is_homogeneous or not has_timer
+    if shard.is_prepared or group.is_homogeneous:
+        return True
+    step.needs_preparation = True
+    return not (shard.config.group_consumer_assignment_timer or group.incremental is not None)
 
 
 def _request(shard: Shard, group: ConsumerGroup) -> TargetRequest:
