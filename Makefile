@@ -5,7 +5,7 @@ STAMP := .venv/.ready
 CLASSES := .venv/spark-classes.jsa
 # Test files run side by side: most of their time is waiting, so there are more workers than cores. Those of `make prove`
 # start Apache Kafka and Spark each, and are fewer.
-WORKERS ?= 6
+WORKERS ?= 5
 PROVERS ?= 3
 BESIDE := --dist loadfile --no-loadscope-reorder
 PURE := tests/assignors tests/consumer_groups tests/member tests/property tests/regex tests/security tests/simulate \
@@ -45,7 +45,7 @@ test: $(STAMP) $(CLASSES)
 
 # What needs no socket and no Spark: the pure cores, the wire, transcripts and documents.
 check: $(STAMP)
-	EQUIPOISE_QUICK=1 $(BIN)/python -m pytest -m "not soak and not kafka" -n 3 $(BESIDE) $(PURE)
+	$(BIN)/python -m pytest -m "not soak and not kafka" -n 3 $(BESIDE) $(PURE)
 
 # The same questions put to Apache Kafka and to us. Only files that have such tests are read: the others cost each
 # worker ten seconds.

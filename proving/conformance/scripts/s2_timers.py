@@ -154,7 +154,7 @@ _SESSIONS: Table = {
     ],
     "a member that waits for the sync does not expire": [
         *_live("a"),
-        *enter("b", session=800),
+        *enter("b", session=1500),
         join("a"),
         sync("b"),
         *_clock("k"),

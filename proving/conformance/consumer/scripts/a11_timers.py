@@ -16,7 +16,7 @@ _SECTION = Section("A11 timers", "consumer timers", brisk_ms=2000)
 _REVOKING: list[Step] = [arrive("a", rebalance=2600), arrive("b"), beat("a")]
 _ALIVE: list[Step] = [Pause(900), beat("a"), beat("b"), Pause(900), beat("a"), beat("b")]
 _INTERVAL = "consumer.heartbeat.interval.ms"
-_GUEST: dict[str, Any] = {"session": 1500, "rebalance": 1200}
+_GUEST: dict[str, Any] = {"session": 2000, "rebalance": 1700}
 
 _TABLE: Table = {
     "quiet too long": [*ONE, UntilGone("a"), beat("a", epoch=2), look()],
@@ -89,7 +89,7 @@ _TABLE: Table = {
         look(),
     ],
     "the session of the group": [
-        alter({"consumer.session.timeout.ms": "1000", _INTERVAL: "300"}),
+        alter({"consumer.session.timeout.ms": "1800", _INTERVAL: "300"}),
         Persist(arrive("a"), interval_ms=300),
         Pause(600),
         beat("a"),
@@ -119,10 +119,10 @@ _TABLE: Table = {
         guest("c", **_GUEST),
         guest_sync("c"),
         beat("a"),
-        Pause(900),
+        Pause(1100),
         guest_beat("c"),
         beat("a"),
-        Pause(900),
+        Pause(1100),
         guest_beat("c"),
         look(),
     ],
