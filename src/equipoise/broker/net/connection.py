@@ -434,7 +434,8 @@ class Connection(asyncio.BufferedProtocol):
             self._serve_backlog()
 
     def _regulate_reading(self) -> None:
-        full = bool(self._backlog) or self._is_starved or self._is_resting or self._is_full()
+        # Of a crowd each has one request in the queue: to stop reading and begin again would cost more than to read on.
+        full = len(self._backlog) > 1 or self._is_starved or self._is_resting or self._is_full()
         if full is self._read_paused or self._transport.is_closing():
             return
         self._read_paused = full

@@ -73,11 +73,13 @@ class Turns:
 
     def _take(self) -> None:
         """A slice of one, or of several that are short; a shorter one if this turn of the loop has been long already.
-        It counts CPU: time in which the process does not run holds nobody up here."""
-        self._ends = thread_time() + min(max(_TURN_S - self._spent, _LEAST_SLICE_S), SLICE_S)
+        It counts CPU: time in which the process does not run holds nobody up here. That takes a system call, which
+        need not be asked before as much time has passed."""
+        slice_s = min(max(_TURN_S - self._spent, _LEAST_SLICE_S), SLICE_S)
+        self._ends, may_end = thread_time() + slice_s, monotonic() + slice_s
         while self._queue:
             self._queue.popleft()()
-            if thread_time() >= self._ends:
+            if monotonic() >= may_end and thread_time() >= self._ends:
                 break
 
     def piece_ends(self) -> float:
