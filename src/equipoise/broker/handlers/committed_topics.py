@@ -1,4 +1,4 @@
-"""The topics of a commit of offsets: which there are, and which are answered before the group is asked."""
+"""The topics of offsets to commit or to delete: which there are, and which are answered before the group is asked."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from equipoise.security.acls import AclOperation
 from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequestTopic
 from equipoise.wire.apis.k28_txn_offset_commit import TxnOffsetCommitRequestTopic
+from equipoise.wire.apis.k47_offset_delete import OffsetDeleteRequestTopic
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from equipoise.broker.server import Server
     from equipoise.broker.topics.topics import Topic
 
-Asked = TypeVar("Asked", OffsetCommitRequestTopic, TxnOffsetCommitRequestTopic)
+Asked = TypeVar("Asked", OffsetCommitRequestTopic, TxnOffsetCommitRequestTopic, OffsetDeleteRequestTopic)
 Answered = TypeVar("Answered")
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from equipoise.broker.handlers.collected_reply import CollectedReply
+from equipoise.broker.handlers.committed_topics import sort_out
 from equipoise.broker.handlers.groups import caller_of
 from equipoise.security.acls import AclOperation, Resource, ResourceType
 from equipoise.wire.apis.k47_offset_delete import (
     OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
@@ -20,6 +25,8 @@ if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
     from equipoise.coordinator.step import Caller
+
+_NAME = attrgetter("name")
 
 
 def handle(server: Server, request: OffsetDeleteRequest, call: Call) -> OffsetDeleteResponse | None:
@@ -33,7 +40,7 @@ def handle(server: Server, request: OffsetDeleteRequest, call: Call) -> OffsetDe
             raise KafkaError(shard.core.unavailable)
     except KafkaError as error:
         return OffsetDeleteResponse(error_code=error.code)
-    refused = _take_unknown(server, request, call)
+    request.topics, refused, _ = sort_out(server, call, request.topics, key_of=_NAME, refuse=_refuse)
     caller = caller_of(call, CollectedReply(call, 1, lambda answers: _merged(refused, answers[0])))
     shard.after_writes(lambda: _delete(server, shard, request, caller))
     return None
@@ -59,19 +66,8 @@ def _merged(refused: list[OffsetDeleteResponseTopic], answer: OffsetDeleteRespon
     return answer
 
 
-def _take_unknown(server: Server, request: OffsetDeleteRequest, call: Call) -> list[OffsetDeleteResponseTopic]:
-    """Takes what cannot be deleted out of the request, and answers it."""
-    refused = []
-    for topic in request.topics:
-        kept, rows = [], []
-        for row in topic.partitions:
-            try:
-                server.find_partition(call, AclOperation.READ, topic.name, row.partition_index)
-                kept.append(row)
-            except KafkaError as error:
-                rows.append(OffsetDeleteResponsePartition(partition_index=row.partition_index, error_code=error.code))
-        topic.partitions = kept
-        if rows:
-            refused.append(OffsetDeleteResponseTopic(name=topic.name, partitions=rows))
-    request.topics = [topic for topic in request.topics if topic.partitions]
-    return refused
+def _refuse(
+    topic: OffsetDeleteRequestTopic, rows: Sequence[OffsetDeleteRequestPartition], error: ErrorCode
+) -> OffsetDeleteResponseTopic:
+    answers = [OffsetDeleteResponsePartition(partition_index=row.partition_index, error_code=error) for row in rows]
+    return OffsetDeleteResponseTopic(name=topic.name, partitions=answers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -95,9 +95,12 @@ class CommittedOffsets:
         """The offset of a partition, if there is one."""
         return self._groups.get(group_id, {}).get(topic, {}).get(partition)
 
-    def knows(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether there is an offset, committed or pending. Rule T.71."""
-        return self.get(group_id, topic, partition) is not None or self.pending.has(group_id, topic, partition)
+    def known(self, group_id: str, topic: str, partitions: Iterable[int]) -> list[int]:
+        """Those of the partitions that have an offset, committed or pending. Rule T.71."""
+        committed, pending = self._groups.get(group_id, {}).get(topic, {}), self.pending
+        if not pending:
+            return [one for one in partitions if one in committed]
+        return [one for one in partitions if one in committed or pending.has(group_id, topic, one)]
 
     def tombstones(self, group_id: str) -> list[CoordinatorRecord]:
         """The records that take all offsets of a group away, pending ones too (rule T.71). Kafka:

@@ -39,11 +39,9 @@ def delete_offsets(shard: Shard, request: OffsetDeleteRequest, caller: Caller, s
         subscribed = group.is_subscribed_to(topic.name)
         topics.append(_row(topic, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE))
         if not subscribed:
-            records += [
-                tombstone(group.group_id, topic.name, row.partition_index)
-                for row in topic.partitions
-                if shard.offsets.knows(group.group_id, topic.name, row.partition_index)
-            ]
+            asked = [row.partition_index for row in topic.partitions]
+            known = shard.offsets.known(group.group_id, topic.name, asked)
+            records += [tombstone(group.group_id, topic.name, index) for index in known]
     if records:
         step.write(records)
     step.reply_when_written(caller, OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics))
