@@ -307,11 +307,15 @@ class Topics:
         return found
 
     def find(self, key: str | bytes) -> Topic:
-        """By name, or by id."""
-        found = self._by_name.get(key) if isinstance(key, str) else self._by_id.get(key)
+        """By name, or by id. KafkaError: there is none."""
+        found = self.look_up(key)
         if found is not None:
             return found
         return self.require(key) if isinstance(key, str) else self.require_id(key)
+
+    def look_up(self, key: str | bytes) -> Topic | None:
+        """By name, or by id; None: there is none."""
+        return self._by_name.get(key) if isinstance(key, str) else self._by_id.get(key)
 
     def name_of(self, topic_id: bytes) -> str | None:
         """The name of the topic with this id, or None."""
