@@ -1,4 +1,4 @@
-"""Repeated commits: a member commits the same partitions again and again, with other offsets.
+"""Repeated commits: a member commits the same partitions again and again, with other offsets and without metadata.
 
 The broker recognises such a commit by its bytes: all but the correlation id, the offsets and their epochs are those of
 the last one. It is not decoded, its topics are known, and its answer is made already. The group decides on it as on any
@@ -70,9 +70,9 @@ class RepeatedCommit:
         self._client_id, self._route, self._topics = call.client_id, call.route, topics
         self._known = known_commit(request, {topic.name: topic.topic_id for topic in topics})
         self._answer = _encoded(call.route, self._known)
-        frame, gaps = _bytes_and_gaps(call, request)
+        head, gaps = _head_and_gaps(call, request)
         self._layout = Struct(">4si" + "qi".join(f"{len(gap)}s" for gap in gaps))
-        self._head, self._fixed = frame[:4], tuple(gaps)
+        self._head, self._fixed = head[:4], tuple(gaps)
 
     @property
     def size(self) -> int:
@@ -120,9 +120,9 @@ def _encoded(route: Route, known: KnownCommit) -> bytes:
     return b"".join(pieces)
 
 
-def _bytes_and_gaps(call: Call, request: OffsetCommitRequest) -> tuple[bytes, list[bytes]]:
-    """The request as most clients write it, and what stands around its offsets, behind the correlation id. Where they
-    are is seen by writing all of them as 0, and as -1."""
+def _head_and_gaps(call: Call, request: OffsetCommitRequest) -> tuple[bytes, list[bytes]]:
+    """The header of the request, and the bytes around its offsets behind the correlation id, as most clients write
+    them. Where the offsets are is seen by writing all of them as 0, and as -1."""
     head = encode_request_header(call.route.api_key, call.version, 0, call.client_id)
     zeros, ones = (_with_offsets(request, number).encode(call.version) for number in (0, -1))
     differing = (int.from_bytes(zeros, "big") ^ int.from_bytes(ones, "big")).to_bytes(len(zeros), "big")
