@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import signal
@@ -171,6 +172,7 @@ def test_ctrl_c_while_modules_are_read(monkeypatch: pytest.MonkeyPatch, capsys: 
     with pytest.raises(SystemExit) as end:
         start.run()
     assert (end.value.code, capsys.readouterr().err) == (130, "")
+    assert gc.isenabled()  # as before
 
 
 def test_who_closes_the_streams_wants_no_words(broker: Any) -> None:

@@ -7,11 +7,9 @@ replies, and calls the shard again when a deadline passes or a write is durable.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import islice
 from math import inf
@@ -28,6 +26,7 @@ from equipoise.coordinator.outcomes import AssignmentWritten
 from equipoise.coordinator.shard import Shard
 from equipoise.coordinator.shard_state import Status
 from equipoise.coordinator.step import Caller, Producer, Step, Write
+from equipoise.garbage import without_collection
 from equipoise.log.producer_state import UNVERIFIED, TxnMarker, Verification
 from equipoise.random_uuid import random_uuid
 from equipoise.wire.apis.k12_heartbeat import HeartbeatResponse
@@ -180,7 +179,7 @@ class GroupShard:
         self._is_tick_queued = False
         if self.core.status is Status.ACTIVE:
             now, began = self._server.clock.now(), monotonic()
-            with _collecting_later():
+            with without_collection():  # 10,000 members that are answered at once are as many new objects
                 step = self.core.tick(now)
             for caller, response in step.replies:
                 if isinstance(response, HeartbeatResponse | ConsumerGroupHeartbeatResponse):
@@ -357,19 +356,6 @@ class GroupShard:
     def _call_back(self) -> None:
         while self._after_writes and self._after_writes[0][0] <= self._ended:
             self._after_writes.popleft()[1]()
-
-
-@contextmanager
-def _collecting_later() -> Iterator[None]:
-    """Ten thousand members that are answered at once are as many new objects. The collector looks at them afterwards,
-    when others have been served."""
-    is_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if is_on:
-            gc.enable()
 
 
 def _is_of_a_crowd(write: Write) -> bool:
