@@ -5,7 +5,7 @@ STAMP := .venv/.ready
 CLASSES := .venv/spark-classes.jsa
 # Test files run side by side: most of their time is waiting, so there are more workers than cores. Those of `make prove`
 # start Apache Kafka and Spark each, and are fewer.
-WORKERS ?= 6
+WORKERS ?= 5
 PROVERS ?= 3
 BESIDE := --dist loadfile --no-loadscope-reorder
 PURE := tests/assignors tests/consumer_groups tests/member tests/property tests/regex tests/security tests/simulate \

@@ -17,20 +17,15 @@ _ASKS = {
 }
 
 
-_MANY = 6  # workers, of which one need not wait
-
-
 class Groups(LoadFileScheduling):  # type: ignore[misc]
     """A worker takes a file; all files of the cluster of Apache Kafka; or all of one Spark session, of which there is
-    one for two workers. The last of many workers begins at the other end, with what computes: it keeps the processor
-    busy while the others wait."""
+    one for two workers."""
 
     def __init__(self, config: pytest.Config, log: Any = None) -> None:
         super().__init__(config, log)
         self._root = config.rootpath
         self._groups: dict[str, str] = {}
-        self._has_computer = self.numnodes >= _MANY
-        self._sessions = max(1, (self.numnodes - self._has_computer) // 2)
+        self._sessions = max(1, self.numnodes // 2)
         self._with_spark = 0
 
     def _split_scope(self, nodeid: str) -> str:
@@ -38,11 +33,6 @@ class Groups(LoadFileScheduling):  # type: ignore[misc]
         if file not in self._groups:
             self._groups[file] = self._group_of(file)
         return self._groups[file]
-
-    def _assign_work_unit(self, node: Any) -> None:
-        if self._has_computer and node is self.nodes[-1]:
-            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
-        super()._assign_work_unit(node)
 
     def _group_of(self, file: str) -> str:
         asked = asked_by(self._root / file)
