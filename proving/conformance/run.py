@@ -43,8 +43,14 @@ def _in_world(name: str, scripts: Sequence[Script], seed: str, steps: int) -> li
     with open_world(name) as world, ThreadPoolExecutor(_BUSY if world.is_busy else _WAITING) as pool:
         if world.is_restarted:
             return play_across_restart(scripts, world)
-        played = list(pool.map(lambda script: _without_pages(play(script, world)), scripts))
+        played = decide(list(pool.map(lambda script: _without_pages(play(script, world)), scripts)), world)
         return played + _drawn(world, pool, seed, steps)
+
+
+def decide(played: Sequence[Played], world: World) -> list[Played]:
+    """Side by side scripts take the time that the timers of others have. Those that say nothing are played again, one
+    by one."""
+    return [_without_pages(play(one.script, world)) if one.again else one for one in played]
 
 
 def _drawn(world: World, pool: ThreadPoolExecutor, seed: str, steps: int) -> list[Played]:

@@ -15,7 +15,7 @@ from proving.conformance.generate import Drawing
 from proving.conformance.listed import CLASSIC, LISTED, document
 from proving.conformance.play import Played, play, play_drawn
 from proving.conformance.report import Summary, transcript
-from proving.conformance.run import STEPS, run
+from proving.conformance.run import STEPS, decide, run
 from proving.conformance.scripts import all_scripts
 from proving.conformance.scripts.groups import enter, stable
 from proving.conformance.shrink import shrink
@@ -108,6 +108,13 @@ def test_random_scripts_agree_and_are_repeated_by_their_seed(pair: World) -> Non
     assert first.steps >= 20
     assert list(first.script.steps) == list(second.script.steps)
     assert Drawing("5-2").draw() == Drawing("5-2").draw()
+
+
+def test_what_said_nothing_is_played_again_when_the_others_are_done(pair: World) -> None:
+    decided, undecided = (Played(Script("", "", [heartbeat("a")]), again=why) for why in ("", "a slow machine"))
+    first, second = decide([decided, undecided], pair)
+    assert first is decided
+    assert (second.again, second.different, second.steps) == ("", [], 1)
 
 
 def test_a_listed_difference_is_counted_and_one_that_is_not_seen_reported(pair: World) -> None:
