@@ -69,6 +69,7 @@ _ID_SUFFIX = 37  # what `new_member_id` adds: a dash and a UUID
 
 # Every heartbeat asks for these: a name of the module is found in a third of the time of a member of an enum.
 _LOADING, _ACTIVE, _STABLE = Status.LOADING, Status.ACTIVE, State.STABLE
+_NONE = ErrorCode.NONE  # an attribute of an enum costs more than a name of the module
 
 
 class Shard(ShardState):
@@ -166,7 +167,7 @@ class Shard(ShardState):
         done by the module that made it. `is_lost`: after an error the records are not in the log. Rule 0.3."""
         if write.early is not None:
             error = end_write(self, write, error, step, is_lost=is_lost)
-        if error is ErrorCode.NONE:
+        if error is _NONE:
             producer_id = NO_PRODUCER_ID if write.producer is None else write.producer.producer_id
             for record in write.records:
                 self.apply(record, step.now, producer_id)
@@ -245,7 +246,7 @@ class Shard(ShardState):
         """Rule 2.2. Kafka: GroupCoordinatorService.joinGroup."""
         step = Step(now)
         error = self._join_error(request, caller)
-        if error is ErrorCode.NONE:
+        if error is _NONE:
             joins.join_group(self, request, caller, step)
         else:
             is_elsewhere = error is self.unavailable
@@ -269,7 +270,7 @@ class Shard(ShardState):
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             # The rebalance this belongs to is lost with the load; several clients take 14 here as fatal.
             error = ErrorCode.REBALANCE_IN_PROGRESS
-        if error is ErrorCode.NONE:
+        if error is _NONE:
             serve = guests.sync_group if request.group_id in self.consumer_groups else sync.sync_group
             serve(self, request, caller, step)
         else:
@@ -280,7 +281,7 @@ class Shard(ShardState):
         """While loading every heartbeat is fine: the session begins anew when it is over."""
         step = Step(now)
         error = ErrorCode.INVALID_GROUP_ID if not request.group_id else self.unavailable
-        if error is ErrorCode.NONE:
+        if error is _NONE:
             if request.group_id in self.consumer_groups:
                 guests.heartbeat(self, request, caller, step, hold_ms=hold_ms)
             else:
@@ -356,7 +357,7 @@ class Shard(ShardState):
         """Rule 3.4. Kafka: GroupCoordinatorService.leaveGroup."""
         step = Step(now)
         error = ErrorCode.INVALID_GROUP_ID if not request.group_id else self.unavailable
-        if error is ErrorCode.NONE:
+        if error is _NONE:
             serve = guests.leave_group if request.group_id in self.consumer_groups else leave.leave_group
             serve(self, request, caller, step)
         else:
@@ -392,7 +393,7 @@ class Shard(ShardState):
         """The empty group id is allowed here, as Kafka still does."""
         step = Step(now)
         error = self.unavailable
-        if error is ErrorCode.NONE:
+        if error is _NONE:
             commit.commit_offsets(self, request, caller, step, topic_ids=topic_ids)
         else:
             step.reply(caller, commit.commit_response(request, error))
@@ -404,7 +405,7 @@ class Shard(ShardState):
         """As `commit_offsets`, for a commit that is like one before but for its offsets and their epochs."""
         step = Step(now)
         error = self.unavailable
-        if error is ErrorCode.NONE:
+        if error is _NONE:
             commit.commit_again(self, known, offsets, epochs, caller=caller, step=step)
         else:
             step.reply(caller, commit.commit_response(known.request, error))
@@ -459,7 +460,7 @@ class Shard(ShardState):
 
 def _answer(outcome: Answered, error: ErrorCode, step: Step) -> None:
     caller, response = outcome
-    if error is not ErrorCode.NONE:
+    if error is not _NONE:
         code = write_error(error)
         is_join = isinstance(response, JoinGroupResponse)
         response = join_error(caller, code, "") if is_join else type(response)(error_code=code)

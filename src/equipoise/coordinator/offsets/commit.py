@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _GROUP_ID_NOT_FOUND_FROM = 9
 _LONG_MAX = 2**63 - 1
+_NONE, _STABLE = ErrorCode.NONE, State.STABLE
 _TOO_LARGE = ErrorCode.OFFSET_METADATA_TOO_LARGE
 NO_PARTITIONS: frozenset[tuple[str, int]] = frozenset()
 _REFUSALS = {
@@ -69,7 +70,9 @@ def commit_again(
 ) -> None:
     """As `commit_offsets`, of what `known_commit` has of a request like this: offsets and leader epochs are new."""
     request, rows, topic_ids, response = known
-    if not _is_accepted(shard, request, caller, step, topic_ids=topic_ids):
+    if not _is_of_stable_group(shard, request, step.now) and not _is_accepted(
+        shard, request, caller, step, topic_ids=topic_ids
+    ):
         return
     stamp, records = shard.wall_time(step.now), []
     for (key, topic_id), offset, epoch in zip(rows, offsets, epochs, strict=True):
@@ -105,7 +108,7 @@ def offsets_committed(shard: Shard, outcome: OffsetsCommitted, error: ErrorCode,
     """
     request, too_large, caller, response = outcome
     shard.offsets.commit_ends(request.group_id)
-    if error is not ErrorCode.NONE:
+    if error is not _NONE:
         too_large = NO_PARTITIONS
     elif response is not None:
         step.reply(caller, response)
@@ -165,6 +168,18 @@ def _is_accepted(
         step.reply(caller, commit_response(request, refused.code))
         return False
     return True
+
+
+def _is_of_stable_group(shard: Shard, request: OffsetCommitRequest, now: int) -> bool:
+    """Most commits are those of dynamic members of Stable groups, in their generation: `_validate` has nothing against
+    them."""
+    group = shard.groups.get(request.group_id)
+    if group is None or group.state is not _STABLE or group.generation_id != request.generation_id_or_member_epoch:
+        return False
+    member = group.members.get(request.member_id) if request.group_instance_id is None else None
+    if member is not None:
+        shard.rebalancer.keep_alive(member, now)
+    return member is not None
 
 
 def _validate(
