@@ -21,6 +21,7 @@ from equipoise.wire.errors import ErrorCode
 from tests.broker.calls import create_topic, delete_topic
 from tests.broker.conftest import Connect, Start
 from tests.broker.rawclient import RawClient, request_frame, sized
+from tests.broker.test_client_quotas import set_quota
 from tests.spec.requests import heartbeat, join, sync
 
 AT_ONCE = {"group.initial.rebalance.delay.ms": 0}
@@ -143,6 +144,19 @@ def test_faults_are_met_by_commits_that_were_recognised(start: Start, connect: C
     with broker.control(Fail(apis=["OffsetCommit"], error=ErrorCode.REBALANCE_IN_PROGRESS)):
         assert codes(client.call(commit(member, {("t", 0): 9}), BY_NAME)) == [ErrorCode.REBALANCE_IN_PROGRESS]
     assert (committed(client)["t", 0][0], ways[True]) == (2, 1)
+
+
+def test_quotas_count_commits_that_were_recognised(start: Start, connect: Connect, ways: Ways) -> None:
+    broker = start(AT_ONCE)
+    client = connect(broker)
+    member = settle(client)
+    for number in range(3):
+        assert codes(client.call(commit(member, {("t", 0): number}), BY_NAME)) == [ErrorCode.NONE]
+    set_quota(connect(broker), "request_percentage", 1e-9)
+    answer = client.call(commit(member, {("t", 0): 9}), BY_NAME)
+    assert codes(answer) == [ErrorCode.NONE]
+    assert answer.throttle_time_ms > 0
+    assert ways[True] == 1
 
 
 @pytest.mark.parametrize("broken", [lambda body: body[:-1], lambda body: body + b"\0", lambda body: body[:-1] + b"\1"])
