@@ -29,10 +29,11 @@ from equipoise.wire.apis.headers import decode_response_header, encode_request_h
 from equipoise.wire.apis.k18_api_versions import ApiVersionsRequest
 from tests.effort import examples
 from tests.property.strategies import messages, sample
+from tests.versions import in_each_version
 
 FRAME_LIMIT = 1 << 20
 EACH_VERSION = [
-    pytest.param(key, version, id=f"{handler.api.name}-v{version}")
+    (key, version)
     for key, handler in HANDLERS.items()
     for version in range(handler.versions.first, handler.versions.last + 1)
 ]
@@ -173,7 +174,7 @@ def assert_alive(broker: Broker) -> None:
 # -- lawful requests
 
 
-@pytest.mark.parametrize(("key", "version"), EACH_VERSION)
+@in_each_version("key", EACH_VERSION, lambda key: APIS[key].name)
 def test_whatever_the_tables_allow_is_answered_in_the_form_of_its_version(
     fuzzed: Broker, key: int, version: int
 ) -> None:
@@ -197,7 +198,7 @@ def test_whatever_the_tables_allow_is_answered_in_the_form_of_its_version(
 LONG = "x" * 32767
 
 
-@pytest.mark.parametrize(("key", "version"), EACH_VERSION)
+@in_each_version("key", EACH_VERSION, lambda key: APIS[key].name)
 def test_the_longest_names_are_answered_too(fuzzed: Broker, key: int, version: int) -> None:
     """Names are told back, in errors with words around them: those must not grow beyond what a string can hold."""
     request = sample(APIS[key].request, version)
@@ -263,7 +264,7 @@ def edited(body: bytes, edits: list[Edit]) -> bytes:
     return body
 
 
-@pytest.mark.parametrize(("key", "version"), EACH_VERSION)
+@in_each_version("key", EACH_VERSION, lambda key: APIS[key].name)
 def test_damaged_requests_are_refused_or_answered_and_harm_nobody(fuzzed: Broker, key: int, version: int) -> None:
     @settings(max_examples=examples(48), **PROFILE)
     @given(messages(APIS[key].request, version, MODEST), st.lists(EDITS, min_size=1, max_size=4))
@@ -286,8 +287,8 @@ def test_any_bytes_at_all(fuzzed: Broker, data: bytes, cuts: list[int]) -> None:
 
 @settings(max_examples=examples(1000), **PROFILE)
 @given(st.sampled_from(EACH_VERSION), st.binary(max_size=300))
-def test_any_body_behind_a_good_header(fuzzed: Broker, api: Any, body: bytes) -> None:
-    key, version = api.values
+def test_any_body_behind_a_good_header(fuzzed: Broker, api: tuple[int, int], body: bytes) -> None:
+    key, version = api
     feed(fuzzed, sized(head(key, version) + body))
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-import pytest
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from equipoise.wire.apis import APIS
 from equipoise.wire.schema import ZERO_UUID, Field, Message, Struct, WireType
+from tests.versions import in_each_version
 
 Overrides = Mapping[str, SearchStrategy[Any]]
 
@@ -34,13 +34,14 @@ _VALUES: dict[str, SearchStrategy[Any]] = {
 MESSAGES: list[type[Message]] = [cls for api in APIS.values() for cls in (api.request, api.response)]
 
 
-def each_version(classes: list[type[Message]]) -> list[Any]:
-    """Parameters of a test, (class, version), for all versions of the classes."""
-    return [
-        pytest.param(cls, version, id=f"{cls.__name__}-v{version}")
-        for cls in classes
-        for version in range(cls.versions.first, cls.versions.last + 1)
-    ]
+def each_version(classes: list[type[Message]]) -> list[tuple[type[Message], int]]:
+    """All versions of the classes."""
+    return [(cls, version) for cls in classes for version in range(cls.versions.first, cls.versions.last + 1)]
+
+
+def of_messages(rows: list[tuple[type[Message], int]]) -> Callable[..., Callable[..., None]]:
+    """Runs a test with `cls` and `version` for all rows."""
+    return in_each_version("cls", rows, lambda cls: cls.__name__)
 
 
 def messages(cls: type[Struct], version: int, overrides: Overrides | None = None) -> SearchStrategy[Any]:

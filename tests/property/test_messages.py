@@ -5,19 +5,18 @@ from __future__ import annotations
 from inspect import getmembers, isclass
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 
 from equipoise.wire import offsets_records
 from equipoise.wire.schema import Message
 from tests.effort import examples
-from tests.property.strategies import MESSAGES, each_version, messages
+from tests.property.strategies import MESSAGES, each_version, messages, of_messages
 
 RECORDS = [cls for _, cls in getmembers(offsets_records, isclass) if issubclass(cls, Message) and cls is not Message]
 EXAMPLES_PER_VERSION = examples(12)
 
 
-@pytest.mark.parametrize(("cls", "version"), each_version(MESSAGES + RECORDS))
+@of_messages(each_version(MESSAGES + RECORDS))
 def test_decoding_what_was_encoded_gives_the_same_message(cls: type[Message], version: int) -> None:
     @settings(
         max_examples=EXAMPLES_PER_VERSION,

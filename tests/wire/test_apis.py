@@ -32,7 +32,7 @@ from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest, HeartbeatRespons
 from equipoise.wire.apis.k51_alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from equipoise.wire.errors import ProtocolError, UsageError
 from equipoise.wire.schema import Message, Struct, field
-from tests.property.strategies import MESSAGES, each_version, sample
+from tests.property.strategies import MESSAGES, each_version, of_messages, sample
 
 # Apache Kafka 4.x: validVersions and the first flexible version of each API.
 KAFKA_4 = {
@@ -232,7 +232,7 @@ class TestFaultyBytes:
         with pytest.raises(ProtocolError, match=f"^HeartbeatRequest v0: {path}: .*missing"):
             HeartbeatRequest.decode(data[:size], 0)
 
-    @pytest.mark.parametrize(("cls", "version"), each_version(MESSAGES))
+    @of_messages(each_version(MESSAGES))
     def test_cut_at_every_byte_or_with_bytes_left_over(self, cls: type[Message], version: int) -> None:
         data = sample(cls, version).encode(version)
         for size in range(len(data)):
@@ -246,9 +246,7 @@ class TestFaultyBytes:
         request = MetadataRequest(topics=None)
         assert MetadataRequest.decode(request.encode(9) + b"\0\0\0", 9) == request
 
-    @pytest.mark.parametrize(
-        ("cls", "version"), [row for row in each_version(MESSAGES) if row.values[1] in row.values[0].flexible]
-    )
+    @of_messages([(cls, version) for cls, version in each_version(MESSAGES) if version in cls.flexible])
     def test_unknown_tagged_fields_are_skipped_at_every_depth(self, cls: type[Message], version: int) -> None:
         message = sample(cls, version)
         data = _copy(message, _widened(cls)).encode(version)

@@ -34,13 +34,13 @@ from equipoise.wire.apis.k01_fetch import FetchRequest, FetchTopic, ForgottenTop
 from equipoise.wire.apis.k23_offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from equipoise.wire.schema import ZERO_UUID, Message, Struct, field
 from tests.effort import examples
-from tests.property.strategies import MESSAGES, each_version, messages, sample
+from tests.property.strategies import MESSAGES, each_version, messages, of_messages, sample
 
 EXAMPLES_PER_VERSION = examples(12)
 
 # Known to neither kio nor kafka-python, like the records of `__consumer_offsets`: round trips and vectors only.
 UNCOVERED = {("DeleteGroupsRequest", 3), ("DeleteGroupsResponse", 3)}
-COVERED = [row for row in each_version(MESSAGES) if (row.values[0].__name__, row.values[1]) not in UNCOVERED]
+COVERED = [(cls, version) for cls, version in each_version(MESSAGES) if (cls.__name__, version) not in UNCOVERED]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # What kio wraps in an enum, a timedelta or a datetime must stay in the range of that type.
@@ -112,7 +112,7 @@ def check_against_kio(message: Message, cls: Any, version: int) -> None:
     assert type(message).decode(buffer.getvalue(), version) == message
 
 
-@pytest.mark.parametrize(("cls", "version"), COVERED)
+@of_messages(COVERED)
 def test_bytes_and_fields_are_those_of_kio(cls: type[Message], version: int) -> None:
     theirs = kio_class(cls, version)
 
@@ -131,7 +131,7 @@ def test_bytes_and_fields_are_those_of_kio(cls: type[Message], version: int) -> 
     check()
 
 
-@pytest.mark.parametrize(("cls", "version"), COVERED)
+@of_messages(COVERED)
 def test_nulls_tags_and_defaults_are_those_of_kio(cls: type[Message], version: int) -> None:
     """kio writes and reads some nulls that it does not declare, so bytes alone do not show them."""
     _compare_declarations(cls, kio_class(cls, version), version)
@@ -153,8 +153,7 @@ def _compare_declarations(cls: type[Struct], theirs: Any, version: int) -> None:
 
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
 def test_header_versions_are_those_of_kio(api: Api) -> None:
-    for row in each_version([api.request]):
-        _, version = row.values
+    for _, version in each_version([api.request]):
         if (api.request.__name__, version) in UNCOVERED:
             continue
         request, response = kio_class(api.request, version), kio_class(api.response, version)
@@ -175,8 +174,7 @@ def test_request_headers_are_those_of_kio(client_id: str | None, api_version: in
 
 @pytest.mark.parametrize("cls", MESSAGES)
 def test_what_no_oracle_covers_is_listed_by_name(cls: type[Message]) -> None:
-    for row in each_version([cls]):
-        _, version = row.values
+    for _, version in each_version([cls]):
         if (cls.__name__, version) in UNCOVERED:
             with pytest.raises(UnknownEntity):
                 kio_class(cls, version)
