@@ -41,7 +41,16 @@ STOCK_JVM = (
 )
 # For a broker that is killed and comes back: until the session of its former self has ended, it is not let in.
 SOON_BACK: Settings = {"broker.session.timeout.ms": 3000, "broker.heartbeat.interval.ms": 300}
-_FEWER_PARTITIONS: Settings = {"offsets.topic.num.partitions": 5, "transaction.state.log.num.partitions": 5}
+# Half of the CPU that an idle broker takes.
+_SMALL: Settings = {
+    "offsets.topic.num.partitions": 5,
+    "transaction.state.log.num.partitions": 5,
+    "num.network.threads": 2,
+    "num.io.threads": 4,
+    "background.threads": 2,
+    "log.cleaner.dedupe.buffer.size": 4 << 20,
+    "metadata.max.idle.interval.ms": 0,
+}
 STORAGE_TOOL = "kafka.tools.StorageTool"
 _CLASSES = "classes.jsa"
 _CLUSTER_ID = "--cluster-id"
@@ -116,12 +125,12 @@ class KafkaBroker(BrokerProcess):
     def __init__(
         self, settings: Settings | None = None, *, data: Path | None = None, jvm: Sequence[str] | None = None
     ) -> None:
-        """`jvm`: QUICK_JVM with `class_data`, and small internal topics, if nothing else is said."""
+        """`jvm`: QUICK_JVM with `class_data`, and as small as it can be, if nothing else is said."""
         self._jars = jars("kafka")
         self._java = java()
         super().__init__(settings, data=data)
         self._jvm = (*QUICK_JVM, *class_data()) if jvm is None else jvm
-        self._fewer = _FEWER_PARTITIONS if jvm is None else {}
+        self._small = _SMALL if jvm is None else {}
         self._controller_port = free_port()
 
     @property
@@ -187,7 +196,7 @@ class KafkaBroker(BrokerProcess):
             "transaction.state.log.min.isr": 1,
             "share.coordinator.state.topic.replication.factor": 1,
             "share.coordinator.state.topic.min.isr": 1,
-            **self._fewer,
+            **self._small,
             **self.settings,
         }
 

@@ -42,7 +42,9 @@ _CLUSTER: Settings = {
     "controlled.shutdown.max.retries": 3,
     "num.network.threads": 2,
     "num.io.threads": 4,
+    "background.threads": 2,
     "log.cleaner.dedupe.buffer.size": 4 << 20,
+    "metadata.max.idle.interval.ms": 0,
 }
 
 
