@@ -33,7 +33,7 @@ def kafka() -> Iterator[KafkaBroker]:
 
 class Shared(Generic[T]):
     """A cluster that tests of several files share. It ends when the next test is of a file without such tests: an idle
-    one takes a sixth of a processor."""
+    one takes an eighth of a processor."""
 
     def __init__(self, fixture: str, name: str, make: Callable[[], AbstractContextManager[T]]) -> None:
         self._fixture, self._name, self._make = fixture, name, make

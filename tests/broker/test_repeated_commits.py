@@ -19,13 +19,14 @@ from equipoise.wire.apis.k08_offset_commit import (
 from equipoise.wire.apis.k09_offset_fetch import OffsetFetchRequest
 from equipoise.wire.errors import ErrorCode
 from tests.broker.calls import create_topic, delete_topic
-from tests.broker.conftest import Connect, Start
+from tests.broker.conftest import Connect, StandingClock, Start, advance, eventually, waiting_calls
 from tests.broker.rawclient import RawClient, request_frame, sized
 from tests.broker.test_client_quotas import set_quota
 from tests.spec.requests import heartbeat, join, sync
 
 AT_ONCE = {"group.initial.rebalance.delay.ms": 0}
 BY_NAME = 9
+SESSION = 10_000  # of `join`
 Offsets = dict[tuple[str, int], int]
 Ways = Counter[bool]
 
@@ -76,14 +77,24 @@ def committed(client: RawClient) -> dict[tuple[str, int], tuple[int, int, str]]:
     }
 
 
-def settle(client: RawClient) -> tuple[str, int]:
-    """The only member of a Stable group, with its generation."""
+def settle(client: RawClient, meanwhile: Callable[[], object] = lambda: None) -> tuple[str, int]:
+    """The only member of a Stable group, with its generation. `meanwhile`: while its JoinGroup waits."""
     create_topic(client, "t", partitions=3)
     create_topic(client, "u", partitions=3)
     member_id: str = client.call(join()).member_id
-    generation: int = client.call(join(member_id)).generation_id
+    client.send(join(member_id))
+    meanwhile()
+    generation: int = client.receive().generation_id
     assert client.call(sync(member_id, generation_id=generation)).error_code == ErrorCode.NONE
     return member_id, generation
+
+
+def remembered(client: RawClient, meanwhile: Callable[[], object] = lambda: None) -> tuple[str, int]:
+    """The same, when its next commit of t:0 will be recognised; so was the last one, of offset 2."""
+    member = settle(client, meanwhile)
+    for number in range(3):
+        assert codes(client.call(commit(member, {("t", 0): number}), BY_NAME)) == [ErrorCode.NONE]
+    return member
 
 
 @pytest.mark.parametrize("version", [6, 7, 8, 9])
@@ -112,14 +123,31 @@ def test_many_under_way_are_answered_in_order(start: Start, connect: Connect, wa
 def test_a_member_of_the_past_is_refused(start: Start, connect: Connect, ways: Ways) -> None:
     broker = start(AT_ONCE)
     client, other = connect(broker), connect(broker)
-    member = settle(client)
-    for number in range(3):
-        assert codes(client.call(commit(member, {("t", 0): number}), BY_NAME)) == [ErrorCode.NONE]
+    member = remembered(client)
     other.send(join(other.call(join()).member_id))
     client.call(join(member[0]))
     assert codes(client.call(commit(member, {("t", 0): 9}), BY_NAME)) == [ErrorCode.ILLEGAL_GENERATION]
     assert codes(client.call(commit((member[0], 2), {("t", 0): 9}), BY_NAME)) == [ErrorCode.REBALANCE_IN_PROGRESS]
     assert (committed(client)["t", 0][0], ways[True]) == (2, 2)
+
+
+def test_each_is_a_sign_of_life(start: Start, connect: Connect, ways: Ways) -> None:
+    """Rule 4.1.10."""
+    clock = StandingClock()
+    broker = start(AT_ONCE, clock=clock)
+    client = connect(broker)
+
+    def delay_ends() -> None:
+        eventually(lambda: waiting_calls(broker), "JoinGroup waits")
+        advance(broker, clock, 1)
+
+    member = remembered(client, delay_ends)
+    for number in range(3, 8):
+        advance(broker, clock, SESSION * 2 // 3)
+        assert codes(client.call(commit(member, {("t", 0): number}), BY_NAME)) == [ErrorCode.NONE]
+    assert ways[True] == 6
+    advance(broker, clock, SESSION)
+    assert codes(client.call(commit(member, {("t", 0): 9}), BY_NAME)) == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
 def test_a_topic_that_is_gone_is_unknown(start: Start, connect: Connect) -> None:
@@ -138,9 +166,7 @@ def test_a_topic_that_is_gone_is_unknown(start: Start, connect: Connect) -> None
 def test_faults_are_met_by_commits_that_were_recognised(start: Start, connect: Connect, ways: Ways) -> None:
     broker = start(AT_ONCE)
     client = connect(broker)
-    member = settle(client)
-    for number in range(3):
-        assert codes(client.call(commit(member, {("t", 0): number}), BY_NAME)) == [ErrorCode.NONE]
+    member = remembered(client)
     with broker.control(Fail(apis=["OffsetCommit"], error=ErrorCode.REBALANCE_IN_PROGRESS)):
         assert codes(client.call(commit(member, {("t", 0): 9}), BY_NAME)) == [ErrorCode.REBALANCE_IN_PROGRESS]
     assert (committed(client)["t", 0][0], ways[True]) == (2, 1)
@@ -149,9 +175,7 @@ def test_faults_are_met_by_commits_that_were_recognised(start: Start, connect: C
 def test_quotas_count_commits_that_were_recognised(start: Start, connect: Connect, ways: Ways) -> None:
     broker = start(AT_ONCE)
     client = connect(broker)
-    member = settle(client)
-    for number in range(3):
-        assert codes(client.call(commit(member, {("t", 0): number}), BY_NAME)) == [ErrorCode.NONE]
+    member = remembered(client)
     set_quota(connect(broker), "request_percentage", 1e-9)
     answer = client.call(commit(member, {("t", 0): 9}), BY_NAME)
     assert codes(answer) == [ErrorCode.NONE]
@@ -165,9 +189,7 @@ def test_bytes_that_are_no_commit_end_the_connection(
 ) -> None:
     broker = start(AT_ONCE)
     client = connect(broker)
-    member = settle(client)
-    for number in range(3):
-        assert codes(client.call(commit(member, {("t", 0): number}), BY_NAME)) == [ErrorCode.NONE]
+    member = remembered(client)
     frame = request_frame(commit(member, {("t", 0): 9}), BY_NAME)
     client.send_bytes(sized(broken(frame[4:])))
     client.wait_closed()

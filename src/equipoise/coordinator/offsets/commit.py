@@ -70,9 +70,8 @@ def commit_again(
 ) -> None:
     """As `commit_offsets`, of what `known_commit` has of a request like this: offsets and leader epochs are new."""
     request, rows, topic_ids, response = known
-    if not _is_of_stable_group(shard, request, step.now) and not _is_accepted(
-        shard, request, caller, step, topic_ids=topic_ids
-    ):
+    is_accepted = _is_accepted_at_once(shard, request, step.now)
+    if not is_accepted and not _is_accepted(shard, request, caller, step, topic_ids=topic_ids):
         return
     stamp, records = shard.wall_time(step.now), []
     for (key, topic_id), offset, epoch in zip(rows, offsets, epochs, strict=True):
@@ -170,9 +169,9 @@ def _is_accepted(
     return True
 
 
-def _is_of_stable_group(shard: Shard, request: OffsetCommitRequest, now: int) -> bool:
-    """Most commits are those of dynamic members of Stable groups, in their generation: `_validate` has nothing against
-    them."""
+def _is_accepted_at_once(shard: Shard, request: OffsetCommitRequest, now: int) -> bool:
+    """Most commits are those of dynamic members of Stable groups, in their generation. `_validate` accepts them too, as
+    heartbeats, and takes longer."""
     group = shard.groups.get(request.group_id)
     if group is None or group.state is not _STABLE or group.generation_id != request.generation_id_or_member_epoch:
         return False
