@@ -6,7 +6,7 @@ import pytest
 
 from equipoise.broker import Broker
 from equipoise.broker.config import BrokerConfig
-from equipoise.broker.groups.held_heartbeats import HeldHeartbeat, Silence, note_rejoin
+from equipoise.broker.groups.held_heartbeats import HeldHeartbeat, SilenceOfGuest, note_rejoin
 from equipoise.coordinator.classic.group import ClassicGroupMember
 from equipoise.coordinator.consumer.group import Presence
 from equipoise.coordinator.timers import TimerKey, TimerKind
@@ -37,7 +37,7 @@ class Client:
             protocols=[],
         )
         self.member.last_seen = NOW
-        self.silence = Silence(45_000, is_static=static)
+        self.silence = SilenceOfGuest(45_000, is_static=static)
 
     def beat(self, at: float) -> int:
         now = NOW + round(at * 1000)

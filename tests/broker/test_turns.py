@@ -55,6 +55,21 @@ def test_a_slice_ends_in_time_and_the_next_turn_goes_on(monkeypatch: pytest.Monk
     assert (after, done) == ([3, 6, 9, 10], list(range(10)))
 
 
+def test_work_that_comes_back_has_one_slice_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were its turn asked for twice, then four times, and so on, nothing would be read between them."""
+    loop, done = Loop(monkeypatch), list[int]()
+
+    def goes_on() -> None:
+        loop.work(done, len(done), SLICE_S)()
+        loop.turns.add(goes_on)
+        loop.turns.spend(0.001)
+
+    loop.turns.add(goes_on)
+    for number in range(1, 9):
+        loop.turn()
+        assert len(done) == number
+
+
 def test_what_was_done_beside_the_queue_makes_the_slice_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
     """A turn has 6 ms in all, and 2 ms for the slice in any case. The next turn begins with nothing spent."""
     loop = Loop(monkeypatch)

@@ -137,7 +137,7 @@ def cut_after_heartbeat(broker: Broker, group: str) -> bool:
         now, core = server.clock.now(), server.group_coordinator.shard_of(group).core
         for one in server.connections:
             found = (core.presence_of(*key) for key in one.carried.members if key[0] == group)
-            if one.held_heartbeat.is_held and any(each and now - each.last_seen < JUST_NOW_MS for each in found):
+            if one.held_heartbeat.held and any(each and now - each.last_seen < JUST_NOW_MS for each in found):
                 one._transport.abort()
                 return True
         return False

@@ -430,9 +430,11 @@ class Journal:
         for number, (partition, owner) in enumerate(old.items()):
             if number % _STRIDE == 0:
                 yield
-            since = next((at for at, goes_on in said.get(owner, ()) if partition not in goes_on), None)
-            if since is None and new.get(partition) != owner:
-                since = ended
+            since = ended if new.get(partition) != owner else None
+            for at, goes_on in said.get(owner, ()):
+                if partition not in goes_on:
+                    since = at
+                    break
             if since is not None and len(self._dark_since) < COMPARED:
                 self._dark_since.setdefault(partition, since)
 
@@ -492,7 +494,7 @@ class Room:
 
     def has(self, *names: str | int | None) -> bool:
         """Whether a row with these names fits in; if not, it is counted."""
-        self._left -= _PUNCTUATION + sum(len(one) for one in names if isinstance(one, str))
+        self._left -= _PUNCTUATION + sum([len(one) for one in names if isinstance(one, str)])
         if self._left < 0:
             self._entry.cut += 1
             return False

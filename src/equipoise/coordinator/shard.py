@@ -266,27 +266,24 @@ class Shard(ShardState):
     def sync_group(self, request: SyncGroupRequest, caller: Caller, now: int) -> Step:
         """Rule 3.1. Kafka: GroupCoordinatorService.syncGroup."""
         step = Step(now)
-        error = ErrorCode.INVALID_GROUP_ID if not request.group_id else self.unavailable
-        if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            # The rebalance this belongs to is lost with the load; several clients take 14 here as fatal.
-            error = ErrorCode.REBALANCE_IN_PROGRESS
-        if error is _NONE:
+        if request.group_id and self.status is _ACTIVE:
             serve = guests.sync_group if request.group_id in self.consumer_groups else sync.sync_group
             serve(self, request, caller, step)
         else:
-            step.reply(caller, sync_error(error))
+            error = ErrorCode.INVALID_GROUP_ID if not request.group_id else self.unavailable
+            # The rebalance this belongs to is lost with the load; several clients take 14 here as fatal.
+            loading = error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            step.reply(caller, sync_error(ErrorCode.REBALANCE_IN_PROGRESS if loading else error))
         return step
 
     def heartbeat(self, request: HeartbeatRequest, caller: Caller, now: int, hold_ms: int = 0) -> Step:
         """While loading every heartbeat is fine: the session begins anew when it is over."""
         step = Step(now)
-        error = ErrorCode.INVALID_GROUP_ID if not request.group_id else self.unavailable
-        if error is _NONE:
-            if request.group_id in self.consumer_groups:
-                guests.heartbeat(self, request, caller, step, hold_ms=hold_ms)
-            else:
-                heartbeat.heartbeat(self, request, caller, step, hold_ms=hold_ms)
+        if request.group_id and self.status is _ACTIVE:
+            serve = guests.heartbeat if request.group_id in self.consumer_groups else heartbeat.heartbeat
+            serve(self, request, caller, step, hold_ms=hold_ms)
         else:
+            error = ErrorCode.INVALID_GROUP_ID if not request.group_id else self.unavailable
             loading = error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             step.reply(caller, HeartbeatResponse(error_code=ErrorCode.NONE if loading else error))
         return step

@@ -149,7 +149,8 @@ class ShardState(StateIsData):
 
     def find_noted(self, group_id: str, member_id: str) -> ClassicGroupMember | Presence | None:
         """What the runner keeps its notes with, of a member of either kind of group; None: there is no such member."""
-        return self.find_member(group_id, member_id) or self.presence_of(group_id, member_id)
+        group = self.groups.get(group_id)
+        return group.members.get(member_id) if group is not None else self.presence_of(group_id, member_id)
 
     def create_group(self, group_id: str, now: int) -> Group:
         """An Empty group at generation 0. Rule 1.2."""

@@ -20,7 +20,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from equipoise.wire.errors import ProtocolError, UsageError
-from equipoise.wire.primitives import Fault, check_null, long_string, long_uvarint, skip_tags, uvarint, write_uvarint
+from equipoise.wire.primitives import Fault, long_string, long_uvarint, skip_tags, uvarint, write_uvarint
 from equipoise.wire.schema import Encoded, Field, Message, Struct, WireType
 
 Decoder = Callable[[bytes | bytearray, int, int], Any]
@@ -197,7 +197,6 @@ class _Decoding(_Source):
             "Fault": Fault,
             "faults": _DECODE_FAULTS,
             "explain": self.explain,
-            "check_null": check_null,
             "long_uvarint": long_uvarint,
             "long_string": long_string,
             "uvarint": uvarint,
@@ -269,7 +268,8 @@ class _Decoding(_Source):
     def unless_null(self, nullable: bool, target: str, lines: list[str]) -> None:
         self.emit("if n < 0:")
         if nullable:
-            self.emit(f"    {target} = check_null(n)")
+            self.emit("    if n != -1: raise Fault(n)")
+            self.emit(f"    {target} = None")
             self.emit("else:")
             lines = ["    " + line for line in lines]
         else:

@@ -26,12 +26,6 @@ class Fault(Exception):
         return f"{self.end - self.found} bytes are left over"
 
 
-def check_null(length: int) -> None:
-    """-1 means null; any other negative length is a fault."""
-    if length != -1:
-        raise Fault(length)
-
-
 def long_uvarint(buf: Buffer, p: int, first: int) -> tuple[int, int]:
     """Reads the rest of a uvarint whose first byte had the continuation bit. Returns it and the next position."""
     value, shift = first & 0x7F, 7

@@ -91,7 +91,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, Shard]):
     def shard_for(self, call: Call, group_id: str) -> GroupShard:
         """The same for a request of a client. A broker that does not lead the shard has none of its groups, and answers
         NOT_COORDINATOR."""
-        shards = self.shards
+        shards = self._shards or self.shards
         shard = shards[partition_for(group_id, len(shards))]
         if self._server.cluster.is_many and shard.node_id != call.connection.listener.node_id:
             return self._closed_shard(shard)

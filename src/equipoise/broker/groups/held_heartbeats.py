@@ -38,8 +38,22 @@ class Noted(Protocol):
     notes: object
 
 
-class Silence(NamedTuple):
-    """What a classic member says of itself: how long it may be silent, and whether it is static."""
+class Silence(Protocol):
+    """What a classic member says of itself."""
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """How long it may be silent."""
+        ...
+
+    @property
+    def is_static(self) -> bool:
+        """Whether it has a group.instance.id."""
+        ...
+
+
+class SilenceOfGuest(NamedTuple):
+    """The same of a member of a group that is shown as a classic one."""
 
     session_timeout_ms: int
     is_static: bool
@@ -168,12 +182,12 @@ def _first_limit(silent_ms: int) -> int:
 class HeldHeartbeat:
     """The software behind a connection, and the heartbeat of it that is held."""
 
-    __slots__ = ("_held", "_is_sent_past", "_ran_out_at", "_software", "is_patient")
+    __slots__ = ("_is_sent_past", "_ran_out_at", "_software", "held", "is_patient")
 
     def __init__(self) -> None:
         self.is_patient = False
         self._software = ""
-        self._held: tuple[GroupShard, _Request, HeartbeatIntervals, Call] | None = None
+        self.held: tuple[GroupShard, _Request, HeartbeatIntervals, Call] | None = None
         self._is_sent_past = False
         self._ran_out_at = 0
 
@@ -218,20 +232,15 @@ class HeldHeartbeat:
             longest = min(longest, _STATIC_LIMIT_MS)
         return longest if longest >= _SHORTEST_MS else 0
 
-    @property
-    def is_held(self) -> bool:
-        """Whether a heartbeat was held and nothing has come behind it since."""
-        return self._held is not None
-
     def begin(self, shard: GroupShard, request: _Request, member: Noted, call: Call) -> None:
         """The coordinator has kept the heartbeat instead of answering it."""
-        self._held = (shard, request, intervals_of(member), call)
+        self.held = (shard, request, intervals_of(member), call)
 
     def interrupt(self, is_heartbeat: bool, now: int) -> None:
         """A request has come in: the hold ends, and if it ended by itself just now, that is a sign."""
-        assert self._held is not None
-        shard, request, intervals, call = self._held
-        self._held = None
+        assert self.held is not None
+        shard, request, intervals, call = self.held
+        self.held = None
         if call.pieces is None:
             self._is_sent_past = is_heartbeat
             shard.run(shard.core.release_heartbeat(request.group_id, request.member_id, now, not is_heartbeat))
@@ -244,10 +253,10 @@ class HeldHeartbeat:
 
     def cut_off(self, now: int) -> None:
         """The connection has ended. If a heartbeat was still held, the client may have lost patience with it."""
-        if self._held is None:
+        if self.held is None:
             return
-        shard, request, intervals, call = self._held
-        self._held = None
+        shard, request, intervals, call = self.held
+        self.held = None
         if call.pieces is None:
             intervals.was_cut_off = True
             shard.run(shard.core.release_heartbeat(request.group_id, request.member_id, now))

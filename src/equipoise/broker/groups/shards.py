@@ -66,7 +66,7 @@ class GroupShard:
         self._server = server
         self._journal = journal
         self.partition = partition
-        self._timer = DeadlineTimer(server.clock, self.core.next_deadline, self._tick)
+        self._timer = DeadlineTimer(server.clock, self.core.timers.next_deadline, self._tick)
         self._replies: deque[tuple[Caller, Message]] = deque()  # of a crowd, that leave in portions
         self._gathered: _Batch | None = None  # writes not yet appended
         self._appended: dict[_Batch, None] = {}  # not yet durable

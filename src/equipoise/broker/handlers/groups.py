@@ -46,8 +46,8 @@ def note_carrier(server: Server, call: Call, member: ClassicGroupMember | Presen
 
 
 def caller_of(call: Call, token: Any = None) -> Caller:
-    """The call as the coordinator sees it."""
-    return Caller(token or call, call.version, call.client_id, call.connection.client_host)
+    """The call as the coordinator sees it. Every request makes one: the short way past the named tuple's own."""
+    return tuple.__new__(Caller, (token or call, call.version, call.client_id, call.connection.client_host))
 
 
 class LivenessRows:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from equipoise.broker.groups.held_heartbeats import Silence
+from equipoise.broker.groups.held_heartbeats import Silence, SilenceOfGuest
 from equipoise.broker.handlers.groups import authorize_group, caller_of, note_carrier
+from equipoise.coordinator.classic.group import ClassicGroupMember
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
+    from equipoise.coordinator.consumer.group import Presence
     from equipoise.coordinator.shard import Shard
 
 
@@ -21,15 +23,14 @@ def _all_is_well(version: int) -> bytes:
     return HeartbeatResponse(error_code=ErrorCode.NONE).encode(version)
 
 
-def _silence(core: Shard, request: HeartbeatRequest) -> Silence | None:
+def _silence(core: Shard, request: HeartbeatRequest, member: ClassicGroupMember | Presence | None) -> Silence | None:
     """Of a member of a classic group; a group that is shown so may be kept otherwise."""
-    member = core.find_member(request.group_id, request.member_id)
-    if member is not None:
-        return Silence(member.session_timeout_ms, member.is_static)
+    if isinstance(member, ClassicGroupMember):
+        return member
     guest = core.find_incremental_member(request.group_id, request.member_id)
     if guest is None or guest.classic is None:
         return None
-    return Silence(guest.classic.session_timeout_ms, guest.instance_id is not None)
+    return SilenceOfGuest(guest.classic.session_timeout_ms, guest.instance_id is not None)
 
 
 def handle(server: Server, request: HeartbeatRequest, call: Call) -> HeartbeatResponse | bytes | None:
@@ -42,7 +43,7 @@ def handle(server: Server, request: HeartbeatRequest, call: Call) -> HeartbeatRe
     held = call.connection.held_heartbeat
     member = shard.core.find_noted(request.group_id, request.member_id)
     note_carrier(server, call, member)
-    silence = _silence(shard.core, request) if held.is_patient else None
+    silence = _silence(shard.core, request, member) if held.is_patient else None
     hold_ms = held.limit(server.config, member, silence, call.now)
     if hold_ms == 0 and shard.core.is_well(request, call.now):
         return _all_is_well(call.version)

@@ -366,7 +366,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._serve_slice(now)
         else:
             self._flush()
-        if self._calls or self._backlog or self._write_paused or self._read_paused:
+        if len(self._calls) > 1 or self._backlog or self._write_paused or self._read_paused:  # one call fills nothing
             self._regulate_reading()
         return now
 
@@ -481,12 +481,12 @@ class Connection(asyncio.BufferedProtocol):
         elif call.usage is not None:
             call.usage.pause()
         if api_key in _HEARTBEATS:
-            self.repeated_heartbeat = repeatable(request, frame, call, response)
+            self.repeated_heartbeat = repeatable(request, frame, call, response) if response is not None else None
         return call
 
     def begin_call(self, route: Route, correlation_id: int, client_id: str, size: int, *, now: int) -> Call:
         """A request of so many bytes, which ends a hold."""
-        if self.held_heartbeat.is_held:
+        if self.held_heartbeat.held is not None:
             self.held_heartbeat.interrupt(route.api_key in _HEARTBEATS, now)
         call = Call(self, route, correlation_id, client_id)
         call.now = now

@@ -43,38 +43,41 @@ class Turns:
         self._is_taking = False
         self._ends = 0.0  # of the slice, in CPU of the thread
         self._spent = 0.0
+        self.is_busy = False  # this turn of the loop has lasted long: work that can wait should
         self._read = 0
         self._resting: deque[Callable[[], None]] = deque()
 
     def add(self, take_turn: Callable[[], None]) -> None:
         """Calls `take_turn` when those before it have had theirs."""
         self._queue.append(take_turn)
-        self._schedule()
+        if not self._is_scheduled:
+            self._schedule()
 
     def _schedule(self) -> None:
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            self._loop.call_soon(self._end_turn)
+        self._is_scheduled = True
+        self._loop.call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
         """Behind what was read and done in this turn of the loop comes the slice of those that wait."""
-        self._is_scheduled, self._is_taking = False, True
+        self._is_scheduled = False
         try:
-            self._take()
+            if self._queue:
+                self._take()
         finally:
             self._is_taking = False
-            self._spent, self._read = 0.0, 0
+            self._spent, self.is_busy, self._read = 0.0, False, 0
             for _ in range(min(len(self._resting), _READERS)):
                 self._resting.popleft()()
             if self._resting:
                 self._read = _READ_BYTES  # new ones stand behind those that wait
-            if self._queue or self._resting:
+            if (self._queue or self._resting) and not self._is_scheduled:
                 self._schedule()
 
     def _take(self) -> None:
         """A slice of one, or of several that are short; a shorter one if this turn of the loop has been long already.
         It counts CPU: time in which the process does not run holds nobody up here. That takes a system call, which
         need not be asked before as much time has passed."""
+        self._is_taking = True
         slice_s = min(max(_TURN_S - self._spent, _LEAST_SLICE_S), SLICE_S)
         self._ends, may_end = thread_time() + slice_s, monotonic() + slice_s
         while self._queue:
@@ -89,24 +92,22 @@ class Turns:
     def spend(self, seconds: float) -> None:
         """What was done in this turn of the loop beside the queue: requests that were served when they were read, and
         the work of groups."""
-        self._schedule()
+        if not self._is_scheduled:
+            self._schedule()
         self._spent += seconds
+        self.is_busy = self._spent >= _BUSY_S
 
     def read(self, size: int) -> bool:
         """Counts what has come of a large frame. Whether that is enough for this turn of the loop: libuv reads a
         connection up to 32 times in a turn, and would read 32 MB."""
-        self._schedule()
+        if not self._is_scheduled:
+            self._schedule()
         self._read += size
         return self._read >= _READ_BYTES
 
     def rest(self, read_on: Callable[[], None]) -> None:
         """For a connection that is not read from until its turn comes."""
         self._resting.append(read_on)
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether this turn of the loop has lasted long: work that can wait should."""
-        return self._spent >= _BUSY_S
 
     def run(self, call: Call, work: Iterator[object], answer: Callable[[], Message] | None) -> None:
         """Does `work`, which yields wherever it may be interrupted, then answers, unless `work` has seen to that.

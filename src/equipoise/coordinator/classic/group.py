@@ -77,6 +77,7 @@ class ClassicGroupMember:
     lost_at: int | None = None  # since then it has no connection, and has not been heard of
     notes: object = field(default=None, compare=False)  # kept by the runner of the shard; opaque here
     timer: TimerKey = field(init=False)  # of its session
+    hold_timer: TimerKey = field(init=False)  # of its held heartbeat
 
     @classmethod
     def of(cls, group_id: str, who: Who, timeouts: MemberTimeouts, protocols: Protocols) -> Self:
@@ -97,14 +98,10 @@ class ClassicGroupMember:
         self.named(self.member_id)
 
     def named(self, member_id: str) -> None:
-        """The member id, and with it the key of the timer that every heartbeat arms."""
+        """The member id, and with it the keys of the timers that every heartbeat arms."""
         self.member_id = member_id
         self.timer = TimerKey(TimerKind.SESSION, self.group_id, member_id)
-
-    @property
-    def hold_timer(self) -> TimerKey:
-        """Of its held heartbeat."""
-        return TimerKey(TimerKind.HOLD, self.group_id, self.member_id)
+        self.hold_timer = TimerKey(TimerKind.HOLD, self.group_id, member_id)
 
     @property
     def lost_timer(self) -> TimerKey:
@@ -228,9 +225,10 @@ class Group:
 
     def update(self, member: ClassicGroupMember, protocols: Protocols, timeouts: MemberTimeouts) -> None:
         """A rejoin may bring other protocols and timeouts. Kafka: ClassicGroup.updateMember."""
-        self._count_supporters(member.protocols, -1)
-        self._count_supporters(protocols, 1)
-        member.protocols = protocols
+        if protocols != member.protocols:
+            self._count_supporters(member.protocols, -1)
+            self._count_supporters(protocols, 1)
+            member.protocols = protocols
         member.session_timeout_ms, member.rebalance_timeout_ms = timeouts
 
     def remove(self, member_id: str) -> ClassicGroupMember | None:
@@ -299,7 +297,7 @@ class Group:
     @property
     def rebalance_timeout_ms(self) -> int:
         """The longest of the members' (KIP-62). Kafka: ClassicGroup.rebalanceTimeoutMs."""
-        return max(0, max((member.rebalance_timeout_ms for member in self.members.values()), default=0))
+        return max([0, *[member.rebalance_timeout_ms for member in self.members.values()]])
 
     def assignments(self) -> dict[str, bytes]:
         """By member, if the members share partitions; what members of other protocol types share is theirs to know."""
@@ -309,13 +307,15 @@ class Group:
 
     # -- protocols
 
-    def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
+    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
         """A member must share a protocol with all others. Rule 2.4. Kafka: ClassicGroup.supportsProtocols."""
         if self.state is State.EMPTY:
-            return bool(protocol_type) and any(True for _ in names)
-        return protocol_type == self.protocol_type and any(
-            self._supporters[name] == len(self.members) for name in names
-        )
+            return bool(protocol_type and protocols)
+        if protocol_type == self.protocol_type:
+            for name, _ in protocols:
+                if self._supporters[name] == len(self.members):
+                    return True
+        return False
 
     def _count_supporters(self, protocols: Protocols, change: int) -> None:
         """A protocol that a client lists twice counts once: a member must not be two supporters."""

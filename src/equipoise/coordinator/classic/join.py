@@ -50,7 +50,7 @@ class Joining:
         if not self.has_room(group):
             return self.turn_away(group)
         named = request.member_id
-        if not group.supports(request.protocol_type, (name for name, _ in self.protocols)):
+        if not group.supports(request.protocol_type, self.protocols):
             return self.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, named)
         if not named:
             return self.newcomer(group)

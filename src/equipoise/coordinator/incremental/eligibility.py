@@ -32,6 +32,9 @@ class Mode(Enum):
     ALL = "all"
 
 
+MODES = {mode.value: mode for mode in Mode}
+
+
 def offered_by(group: ConsumerGroup, without: str = "") -> list[Offered]:
     """The protocols of the classic members, but for one."""
     members = group.members.values()
@@ -53,7 +56,7 @@ def eligible_protocol(mode: Mode, offered: Sequence[Offered], known: str | None 
 
     `known`: the protocol for which all but the last have been looked at before. Rules C1.2 and C2.2.
     """
-    if mode is Mode.OFF:
+    if mode is Mode.OFF or (mode is Mode.COOPERATIVE and offered and not _is_cooperative(offered[-1])):
         return None
     protocol = selected_protocol(offered)
     if protocol is None or protocol not in ASSIGNORS:

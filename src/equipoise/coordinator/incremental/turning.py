@@ -18,7 +18,7 @@ from equipoise.coordinator.consumer.guests.guest_data import read_subscription, 
 from equipoise.coordinator.consumer.guests.migration import downgrade, make_guests, may_downgrade
 from equipoise.coordinator.consumer.membership.timers import arm_missing, arm_sync_timer
 from equipoise.coordinator.incremental.data import Incremental
-from equipoise.coordinator.incremental.eligibility import Mode, Offered, eligible_protocol, offered_by
+from equipoise.coordinator.incremental.eligibility import MODES, Mode, Offered, eligible_protocol, offered_by
 from equipoise.coordinator.metadata import MetadataImage, TopicPartition
 from equipoise.coordinator.reasons import Cause, Trigger
 from equipoise.coordinator.step import Step
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 def mode_of(shard: Shard, group_id: str) -> Mode:
     """The group's own setting, or the broker's. Rule C1.1."""
-    return Mode(shard.settings_of(group_id).incremental)
+    return MODES[shard.settings_of(group_id).incremental]
 
 
 # -- classic to incremental
