@@ -105,7 +105,7 @@ class Server:
         self._descriptors = descriptors.budget(volatile=directory.volatile)
         self._refused = 0  # connections, since it was last said
         self._background_tasks = BackgroundTasks(self)
-        self._gathered: dict[Connection, None] | None = None  # with replies to send, while `_together` runs
+        self.gathered: dict[Connection, None] | None = None  # with replies to send, while `_together` runs
         loop = asyncio.get_running_loop()
         self.turns = Turns(loop)
         self.client_warnings = ClientWarnings(clock.now)
@@ -281,20 +281,13 @@ class Server:
 
     def _together(self, work: Callable[[], None]) -> None:
         """What `work` releases leaves when it is done, each connection's replies in one piece."""
-        self._gathered = {}
+        self.gathered = {}
         try:
             work()
         finally:
-            connections, self._gathered = self._gathered, None
+            connections, self.gathered = self.gathered, None
             for connection in connections:
                 connection.send()
-
-    def gathers(self, connection: Connection) -> bool:
-        """Whether the connection's replies will be sent by `_together`."""
-        if self._gathered is None:
-            return False
-        self._gathered[connection] = None
-        return True
 
     def has_room(self, more: int = 0) -> bool:
         """Whether one more connection is kept, when so many more are under way."""

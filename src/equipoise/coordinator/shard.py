@@ -401,11 +401,10 @@ class Shard(ShardState):
     ) -> Step:
         """As `commit_offsets`, for a commit that is like one before but for its offsets and their epochs."""
         step = Step(now)
-        error = self.unavailable
-        if error is _NONE:
+        if self.status is _ACTIVE:
             commit.commit_again(self, known, offsets, epochs, caller=caller, step=step)
         else:
-            step.reply(caller, commit.commit_response(known.request, error))
+            step.reply(caller, commit.commit_response(known.request, self.unavailable))
         return step
 
     def fetch_offsets(

@@ -400,6 +400,8 @@ class _Batch:
 
     def split(self, count: int) -> deque[Write]:
         """Keeps the first `count` and gives back the others, however many they are."""
+        if count == len(self.writes):
+            return deque()
         kept, rest = deque(self.writes.popleft() for _ in range(count)), self.writes
         self.writes = kept
         return rest

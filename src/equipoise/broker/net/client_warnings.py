@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from equipoise.wire.frames import FrameSizeError
+
+MIN_FRAME = 10  # the header of a request without client id
 _WINDOW_MS = 60_000
 _TEXTS = 20  # different ones about one peer in a window
 _PEERS = 1_000
@@ -44,3 +47,14 @@ class ClientWarnings:
             del self._peers[next(iter(self._peers))]
         found = self._peers[peer] = _Peer(now)
         return found
+
+
+def describe_size(error: FrameSizeError, is_authenticating: bool) -> str:
+    """What a frame of a size that cannot be is most likely, and what to do."""
+    size = error.size
+    if size < MIN_FRAME:
+        return f"a frame of {size} bytes; the smallest request has {MIN_FRAME}: this is not Kafka's protocol"
+    if size >> 24 == 0x16:
+        return "a TLS handshake; this listener speaks plain text: set security.protocol=PLAINTEXT"
+    setting = "sasl.server.max.receive.size" if is_authenticating else "socket.request.max.bytes"
+    return f"a frame of {size} bytes; {setting} is {error.max_size}"

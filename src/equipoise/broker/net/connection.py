@@ -22,6 +22,7 @@ from equipoise.broker.groups.carriers import Carried
 from equipoise.broker.groups.held_heartbeats import HeldHeartbeat
 from equipoise.broker.groups.repeated_commit import RepeatedCommits
 from equipoise.broker.groups.repeated_heartbeat import RepeatedHeartbeat, repeatable
+from equipoise.broker.net.client_warnings import MIN_FRAME, describe_size
 from equipoise.broker.net.memory_pool import FREE_ROOM, MAX_GROWTH, grown
 from equipoise.broker.net.purgatory import Completion, DelayedOperation
 from equipoise.broker.net.throttling import Usage
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_MIN_FRAME = 10  # the header of a request without client id
 _JOIN_BELOW = 65536  # replies up to this size leave as one piece: one copy is cheaper than many buffers
 _WRITE_HIGH_WATER = 1 << 20
 _PENDING_HIGH_WATER = 1 << 20  # bytes of requests that wait for their replies; a Produce's are in the log by then
@@ -183,7 +183,7 @@ class Connection(asyncio.BufferedProtocol):
         self.last_active: int = server.clock.now()
         self._transport = cast(asyncio.Transport, None)
         self._splitter = FrameSplitter(
-            server.config.socket_request_max_bytes, min_size=_MIN_FRAME, writable_produce=True
+            server.config.socket_request_max_bytes, min_size=MIN_FRAME, writable_produce=True
         )
         self._muted = 0  # as often as `mute` was called: nothing more is served
         self._frame: bytearray | None = None  # a frame partly received; it grows up to `_room`
@@ -235,7 +235,7 @@ class Connection(asyncio.BufferedProtocol):
     def authenticated(self, session: Session) -> None:
         """From now on it is served as this, with frames of any size."""
         self.session = session
-        self._splitter.limit(self.server.config.socket_request_max_bytes, min_size=_MIN_FRAME)
+        self._splitter.limit(self.server.config.socket_request_max_bytes, min_size=MIN_FRAME)
         if session.expires_at is None and self.authenticator is not None:
             self.authenticator.stop()
             self.authenticator = None
@@ -289,7 +289,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             unfinished = splitter.split(self.server.receive_buffer[:count], self._backlog)
         except FrameSizeError as error:
-            self.refuse(_describe_size(error, self.authenticator is not None))
+            self.refuse(describe_size(error, self.authenticator is not None))
             return
         if unfinished is None and not splitter.head:
             return
@@ -389,7 +389,8 @@ class Connection(asyncio.BufferedProtocol):
             if self.held_bytes >= _WRITE_HIGH_WATER:
                 self._flush()
         self._corked = False
-        self._flush()
+        if self._out:
+            self._flush()
         if ends - began >= _WORTH_COUNTING_S:
             self.server.turns.spend(ends - began)
         if ends - began >= SLICE_S:
@@ -512,8 +513,12 @@ class Connection(asyncio.BufferedProtocol):
             call = calls.popleft()
             self._pending_bytes -= call.size
             self._out += call.pieces or ()
-        if not self._corked and not self.server.gathers(self):
+        if self._corked:
+            return
+        if (gathered := self.server.gathered) is None:
             self.send()
+        else:
+            gathered[self] = None
 
     def send(self) -> None:
         """Sends what is made, and serves what has waited for that."""
@@ -588,13 +593,3 @@ class Connection(asyncio.BufferedProtocol):
         if (connected := self._transport.get_extra_info("socket")) is not None and not self._transport.is_closing():
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self.abort()
-
-
-def _describe_size(error: FrameSizeError, is_authenticating: bool) -> str:
-    size = error.size
-    if size < _MIN_FRAME:
-        return f"a frame of {size} bytes; the smallest request has {_MIN_FRAME}: this is not Kafka's protocol"
-    if size >> 24 == 0x16:
-        return "a TLS handshake; this listener speaks plain text: set security.protocol=PLAINTEXT"
-    setting = "sasl.server.max.receive.size" if is_authenticating else "socket.request.max.bytes"
-    return f"a frame of {size} bytes; {setting} is {error.max_size}"
