@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from equipoise.coordinator import timers as timers_module
 from equipoise.coordinator.timers import K, TimerKey, TimerKind, Timers
 from tests.effort import examples
 
@@ -93,8 +96,14 @@ STEPS = st.lists(
 
 
 @settings(max_examples=examples(300), deadline=None)
-@given(STEPS)
-def test_as_a_dictionary_would(steps: list[tuple[str, str, int]]) -> None:
+@given(STEPS, st.sampled_from([0, 1024]))
+def test_as_a_dictionary_would(steps: list[tuple[str, str, int]], spare: int) -> None:
+    """Also where the heap forgets cancelled keys again and again."""
+    with mock.patch.object(timers_module, "_SPARE", spare):
+        compare_with_a_dictionary(steps)
+
+
+def compare_with_a_dictionary(steps: list[tuple[str, str, int]]) -> None:
     timers, model, now = Timers[str](), dict[str, int](), 0
     for what, key, number in steps:
         if what == "arm":
@@ -125,3 +134,15 @@ def test_the_timers_of_a_member_do_not_meet() -> None:
     timers.cancel(hold)
     assert (timers.deadline(session), timers.deadline(hold)) == (10, None)
     assert due(timers, 99) == [TimerKey(TimerKind.SESSION, "g", "m")]
+
+
+def test_keys_that_come_and_go_leave_nothing_behind() -> None:
+    timers = Timers[str]()
+    timers.arm("stays", 2_000_000)
+    for number in range(100_000):
+        timers.arm(f"member {number}", 1_000_000 + number)
+        timers.cancel(f"member {number}")
+    assert len(repr(timers)) < 200_000
+    timers.arm("member 1", 1_500_000)
+    assert due(timers, 1_500_000) == ["member 1"]
+    assert due(timers, 2_000_000) == ["stays"]

@@ -10,6 +10,9 @@ from heapq import heapify, heappop, heappush
 from typing import Generic, NamedTuple, TypeVar
 
 
+_SPARE = 1024  # cancelled keys that the heap may hold in any case
+
+
 class TimerKind(IntEnum):
     """An IntEnum for its hash, which every heartbeat takes."""
 
@@ -60,14 +63,13 @@ class Timers(Generic[K]):
         """`arm` for many keys at once, in a fraction of the time."""
         self._deadlines.update(dict.fromkeys(keys, deadline))
         queued = self._queued.get
-        missing = [key for key in keys if (at := queued(key)) is None or at > deadline]
-        self._queued.update(dict.fromkeys(missing, deadline))
-        self._heap += [(deadline, self._order + number, key) for number, key in enumerate(missing, 1)]
-        self._order += len(missing)
-        heapify(self._heap)
+        for key in keys:
+            at = queued(key)
+            if at is None or at > deadline:
+                self._queue(key, deadline)
 
     def cancel(self, key: K) -> None:
-        """Takes the deadline of a key away; the heap forgets it when it comes up."""
+        """Takes the deadline of a key away; the heap forgets it when it comes up, or when most of it is such keys."""
         self._deadlines.pop(key, None)
 
     def clear(self) -> None:
@@ -105,3 +107,12 @@ class Timers(Generic[K]):
         self._queued[key] = deadline
         self._order += 1
         heappush(self._heap, (deadline, self._order, key))
+        if len(self._heap) > 4 * len(self._deadlines) + _SPARE:
+            self._forget_cancelled()
+
+    def _forget_cancelled(self) -> None:
+        """Members that come and go leave a key each, which would wait here until its session would have ended."""
+        queued, deadlines = self._queued, self._deadlines
+        self._heap = [entry for entry in self._heap if queued.get(entry[2]) == entry[0] and entry[2] in deadlines]
+        heapify(self._heap)
+        self._queued = {key: at for at, _, key in self._heap}

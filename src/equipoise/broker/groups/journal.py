@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from equipoise.broker.groups.held_heartbeats import intervals_of
 from equipoise.coordinator.classic.states import State
-from equipoise.coordinator.events import Event, MemberJoined, StateChanged, TargetReached
+from equipoise.coordinator.events import Event, MemberJoined, MembersSynced, StateChanged, TargetReached
 from equipoise.coordinator.journal import Journal, Rebalance
 from equipoise.coordinator.shard import Shard
 from equipoise.wire.errors import KafkaError
@@ -85,7 +85,11 @@ class GroupJournal:
             row = event_row(event, self._ahead)
             if isinstance(event, MemberJoined):
                 row |= self._origin(event)
-            yield from self._add(event.group_id, row)
+            if isinstance(event, MembersSynced):
+                yield from self._add(event.group_id, row)
+            else:
+                self._keep(event.group_id, _json(self._with_dropped(row)))
+                yield
             if isinstance(event, StateChanged | TargetReached) and journal is not None:
                 yield from self._settle(journal)
 
@@ -112,15 +116,21 @@ class GroupJournal:
         return self._server.clock.wall_time() - self._server.clock.now()
 
     def _add(self, group_id: str, row: dict[str, Any]) -> Iterator[None]:
-        if self._dropped:
-            row["dropped"], self._dropped = self._dropped, 0
+        """A row whose lists may be long."""
         pieces = []
-        for piece in json_pieces(row):
+        for piece in json_pieces(self._with_dropped(row)):
             pieces.append(piece)
             yield
-        value = "".join(pieces).encode()
-        self._rows.append(Record(len(self._rows), self._server.clock.wall_time(), group_id.encode(), value, ()))
+        self._keep(group_id, "".join(pieces))
         yield
+
+    def _with_dropped(self, row: dict[str, Any]) -> dict[str, Any]:
+        if self._dropped:
+            row["dropped"], self._dropped = self._dropped, 0
+        return row
+
+    def _keep(self, group_id: str, row: str) -> None:
+        self._rows.append(Record(len(self._rows), self._server.clock.wall_time(), group_id.encode(), row.encode(), ()))
 
     def _append(self, rows: list[Record], now: int) -> None:
         try:
@@ -227,6 +237,8 @@ def _plain(value: Any) -> Any:
     """Enums by their names, named tuples and dataclasses by their fields. A long name is cut, and says by how much."""
     if isinstance(value, str):
         return value if len(value) <= _LONGEST else f"{value[:_LONGEST]}…+{len(value) - _LONGEST}"
+    if value is None or value.__class__ is int:
+        return value
     if isinstance(value, Enum):
         return value.value if isinstance(value, State) else value.name.lower()
     names = _field_names(value.__class__)
