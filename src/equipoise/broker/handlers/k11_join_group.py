@@ -23,7 +23,10 @@ def handle(server: Server, request: JoinGroupRequest, call: Call) -> JoinGroupRe
     except KafkaError as error:
         return join_error(caller, error.code, "")
     shard = server.group_coordinator.shard_for(call, request.group_id)
-    note_rejoin(shard.core.find_noted(request.group_id, request.member_id))
+    member_id = request.member_id
+    if member_id:
+        note_rejoin(shard.core.find_noted(request.group_id, member_id))
     shard.run(shard.core.join_group(request, caller, call.now))
-    note_carrier(server, call, shard.core.find_noted(request.group_id, request.member_id))
+    if member_id:
+        note_carrier(server, call, shard.core.find_noted(request.group_id, member_id))
     return None

@@ -48,6 +48,6 @@ def handle(server: Server, request: HeartbeatRequest, call: Call) -> HeartbeatRe
     if hold_ms == 0 and shard.core.is_well(request, call.now):
         return _all_is_well(call.version)
     shard.run(shard.core.heartbeat(request, caller_of(call), call.now, hold_ms))
-    if member is not None and shard.core.is_held(request.group_id, request.member_id):
+    if member is not None and hold_ms and shard.core.is_held(request.group_id, request.member_id):
         held.begin(shard, request, member, call)
     return None

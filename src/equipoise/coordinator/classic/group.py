@@ -319,7 +319,7 @@ class Group:
 
     def _count_supporters(self, protocols: Protocols, change: int) -> None:
         """A protocol that a client lists twice counts once: a member must not be two supporters."""
-        for name in {name for name, _ in protocols}:
+        for name in {name for name, _ in protocols} if len(protocols) > 1 else [name for name, _ in protocols]:
             self._supporters[name] += change
             if not self._supporters[name]:
                 del self._supporters[name]

@@ -58,7 +58,7 @@ class _Leaving:
         if member_id in group.pending_members:
             group.pending_members.discard(member_id)
             self.shard.timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, member_id))
-            self._begin(Cause(Trigger.MEMBER_LEFT, Who(member_id), one.reason))
+            self._begin(Trigger.MEMBER_LEFT, Who(member_id), one.reason)
             return ErrorCode.NONE
         try:
             member = group.check_member(member_id, one.group_instance_id)
@@ -71,11 +71,12 @@ class _Leaving:
         departure = Departure.REMOVED if by_admin else Departure.LEFT
         self.shard.rebalancer.remove_member(group, member, departure, self.step, said=one.reason)
         trigger = Trigger.MEMBER_REMOVED if by_admin else Trigger.MEMBER_LEFT
-        self._begin(Cause(trigger, member.who, one.reason))
+        self._begin(trigger, member.who, one.reason)
         return ErrorCode.NONE
 
-    def _begin(self, cause: Cause) -> None:
-        self.cause = self.cause or cause
+    def _begin(self, trigger: Trigger, who: Who, reason: str | None) -> None:
+        if self.cause is None:
+            self.cause = Cause(trigger, who, reason)
 
 
 def identities(request: LeaveGroupRequest, caller: Caller) -> list[MemberIdentity]:

@@ -97,13 +97,15 @@ class Rebalancer:
         """
         group.remove(member.member_id)
         self._timers.cancel(member.timer)
-        self._timers.cancel(member.lost_timer)
+        if member.lost_at is not None:
+            self._timers.cancel(member.lost_timer)
         self.release(group, member, REMOVED, step)
-        group.journal.released(member.who, member.last_seen, step.now)
+        who = member.who
+        group.journal.released(who, member.last_seen, step.now)
         left = MemberLeft(
             group.group_id,
             step.now,
-            member.who,
+            who,
             departure,
             said,
             silent_ms=step.now - member.last_seen,
