@@ -9,7 +9,6 @@ from enum import IntEnum, auto
 from heapq import heapify, heappop, heappush
 from typing import Generic, NamedTuple, TypeVar
 
-
 _SPARE = 1024  # cancelled keys that the heap may hold in any case
 
 

@@ -139,7 +139,6 @@ class Connection(asyncio.BufferedProtocol):
         "_is_queued",
         "_is_resting",
         "_is_starved",
-        "_is_turn",
         "_muted",
         "_next_slice",
         "_out",
@@ -204,7 +203,6 @@ class Connection(asyncio.BufferedProtocol):
         self._is_starved = False  # the budget has no room for `_frame`
         self._is_resting = False  # others are served before more of `_frame` is read
         self._is_queued = False  # its next turn is in `server.turns`
-        self._is_turn = False  # this is it
         self._next_slice = 0.0  # after a long slice others go first until then
 
     # -- the transport's side
@@ -366,15 +364,16 @@ class Connection(asyncio.BufferedProtocol):
                 self._serve_slice(now)
         else:
             self._flush()
+        self._check_fullness()
+        return now
+
+    def _check_fullness(self) -> None:
         if len(self._calls) > 1 or self._backlog or self._write_paused or self._read_paused:  # one call fills nothing
             self._regulate_reading()
-        return now
 
     def _can_wait(self) -> bool:
         """When much has come in this turn of the loop, a single request of another kind goes first. Among heartbeats of
         `consumer` groups that is one like the last, which had nothing to tell."""
-        if self._is_turn:
-            return False
         kind = self._backlog[0][:2]
         is_of_crowd = kind in _OF_CROWDS or (kind == _CONSUMER_HEARTBEAT and self.repeated_heartbeat is None)
         return is_of_crowd or len(self._backlog) > (_FEW_HEARTBEATS if kind == _CLASSIC_HEARTBEAT else 1)
@@ -411,9 +410,9 @@ class Connection(asyncio.BufferedProtocol):
         self._is_queued = False
         if not self._transport.is_closing():
             self._next_slice = 0.0
-            self._is_turn = True
-            self._serve_backlog()
-            self._is_turn = False
+            if self._backlog:
+                self._serve_slice(self.server.clock.now())
+            self._check_fullness()
 
     def _is_full(self) -> bool:
         if self._write_paused or self._muted or self.held_bytes >= _WRITE_HIGH_WATER:
