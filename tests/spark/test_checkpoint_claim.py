@@ -14,6 +14,7 @@ from pyspark.errors import StreamingQueryException
 
 from equipoise.broker import Broker
 from equipoise.spark.options import SourceOptions
+from equipoise.spark.pipeline import checkpoint_claim
 from equipoise.spark.pipeline.checkpoint_claim import CheckpointClaim, MemberPaths
 from equipoise.spark.pipeline.config import Pipeline
 from equipoise.spark.pipeline.errors import PipelineError
@@ -91,9 +92,10 @@ def test_a_checkpoint_with_another_group_or_another_path(
 
 
 def test_both_may_move_and_older_ones_have_no_notes(
-    play: Play, broker: Broker, tmp_path: Path, given: dict[str, str]
+    play: Play, broker: Broker, tmp_path: Path, given: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Notes are of what belongs together, not of where it lies; without them Spark's own logs tell as much."""
+    monkeypatch.setattr(checkpoint_claim, "_CLOCK_MS", 0)  # both queries may have run within the same second
     produce_keys(broker, "orders", COUNT)
     play(**given)
     other = given | {"sink__path": str(tmp_path / "elsewhere"), "checkpoint": str(tmp_path / "second")}
