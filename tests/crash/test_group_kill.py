@@ -76,6 +76,10 @@ class Restartable:
             rows = [json.loads(record.value or b"") for record in read_partition(client, "__rebalances")]
         return [(row["target"], row["generation_id"]) for row in rows if row["type"] == "state_changed"]
 
+    def stable_generations(self) -> list[int]:
+        """Those that the group was Stable in. On a busy machine kafka-python may join twice."""
+        return [generation for state, generation in self.generations() if state == "Stable"]
+
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Restartable]:
@@ -170,7 +174,7 @@ def test_empty(broker: Restartable, members: Members) -> None:
     members.wait_settled(PLACES)
     members.wait_read(new)
     assert members.ledger.read(since).keys() == new
-    assert ("Stable", 3) in broker.generations()  # after the first member's, and Empty
+    members.wait_until("the generations have gone on", lambda: broker.stable_generations()[-1] > 2)  # 2: Empty
 
 
 def test_preparing_from_empty(broker: Restartable, members: Members) -> None:
