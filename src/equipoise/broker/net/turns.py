@@ -76,14 +76,17 @@ class Turns:
     def _take(self) -> None:
         """A slice of one, or of several that are short; a shorter one if this turn of the loop has been long already.
         It counts CPU: time in which the process does not run holds nobody up here. That takes a system call, which
-        need not be asked before as much time has passed."""
+        need not be asked again before as much time has passed as is left."""
         self._is_taking = True
         slice_s = min(max(_TURN_S - self._spent, _LEAST_SLICE_S), SLICE_S)
         self._ends, may_end = thread_time() + slice_s, monotonic() + slice_s
         while self._queue:
             self._queue.popleft()()
-            if monotonic() >= may_end and thread_time() >= self._ends:
-                break
+            if (now := monotonic()) >= may_end:
+                left = self._ends - thread_time()
+                if left <= 0:
+                    break
+                may_end = now + left
 
     def piece_ends(self) -> float:
         """Until when long work may go on in this turn: to the end of the slice, or a slice if it is not in one."""
