@@ -41,8 +41,11 @@ def mode_of(shard: Shard, group_id: str) -> Mode:
 
 def maybe_turn(shard: Shard, group_id: str, step: Step, joiner: JoinGroupRequest | None = None) -> None:
     """A Stable classic group that is eligible, with the member that joins, turns incremental. Rule C2.8."""
-    group, mode = shard.groups.get(group_id), mode_of(shard, group_id)
-    if group is None or mode is Mode.OFF or group.state is not State.STABLE or group.protocol_type != PROTOCOL_TYPE:
+    group = shard.groups.get(group_id)
+    if group is None or group.state is not State.STABLE or group.protocol_type != PROTOCOL_TYPE:
+        return
+    mode = mode_of(shard, group_id)
+    if mode is Mode.OFF:
         return
     if len(group.members) > shard.config.group_max_size or (joiner and joiner.protocol_type != PROTOCOL_TYPE):
         return
