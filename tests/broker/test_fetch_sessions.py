@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -191,6 +192,21 @@ def test_using_a_session_keeps_its_slot() -> None:
     first = open_session(sessions, now=0)
     fetch(sessions, (first, 1), now=100_000)
     assert open_session(sessions, now=120_000) == 0
+
+
+def test_an_id_cannot_be_foreseen() -> None:
+    """A session answers with names of topics, to whoever knows its id. Of 500 drawn ids hardly two are neighbours."""
+    sessions = FetchSessionCache(500)
+    ids = sorted(open_session(sessions, now=0) for _ in range(500))
+    assert 0 < ids[0] <= ids[-1] < 2**31
+    assert ids[-1] - ids[0] > 2**30
+    assert sum(later - earlier < 1_000 for earlier, later in pairwise(ids)) < 10
+
+
+def test_an_id_that_is_taken_is_drawn_anew() -> None:
+    drawn = iter([6, 6, 6, 0])
+    sessions = FetchSessionCache(5, draw=lambda _: next(drawn))
+    assert [open_session(sessions, now=0), open_session(sessions, now=0)] == [7, 1]
 
 
 def test_no_slots_means_no_sessions() -> None:

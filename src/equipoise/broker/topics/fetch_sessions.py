@@ -4,10 +4,15 @@ Pure bookkeeping. If all slots are taken, a client that asks for a session gets 
 on Kafka. The same happens if its partitions do not fit beside those of the other sessions: Kafka bounds only the number
 of sessions, and 60 sessions of 60,000 partitions each would take a gigabyte. A session that was idle for long, or whose
 connection is gone, makes room for a new one.
+
+An id is all that a client needs to go on with a session, and a session tells names of topics. Ids are drawn so that
+nobody guesses another client's (FetchSessionCacheShard.newSessionId).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from secrets import randbelow
 from typing import NamedTuple
 
 from equipoise.wire.apis.k01_fetch import FetchPartition, PartitionData
@@ -17,6 +22,7 @@ FULL = 0  # epoch of a fetch that names everything and would like a session
 SESSIONLESS = -1  # epoch of a fetch that wants none
 _EVICT_AFTER_MS = 120_000
 _MAX_EPOCH = 2**31 - 1
+_MAX_ID = 2**31 - 1
 _MAX_PARTITIONS = 65_536  # in one session; as many as one request may name
 MAX_PARTITIONS_OF_ALL = 262_144  # in all sessions together: some 70 MB
 
@@ -114,13 +120,16 @@ class FetchContext(NamedTuple):
 
 
 class FetchSessionCache:
-    """Every session of the broker: `slots` of them, with `max_partitions` in all."""
+    """Every session of the broker: `slots` of them, with `max_partitions` in all. `draw` gives a number below its
+    argument, which nobody can foresee."""
 
-    def __init__(self, slots: int, max_partitions: int = MAX_PARTITIONS_OF_ALL) -> None:
+    def __init__(
+        self, slots: int, max_partitions: int = MAX_PARTITIONS_OF_ALL, draw: Callable[[int], int] = randbelow
+    ) -> None:
         self._slots = slots
         self._max_partitions = max_partitions
+        self._draw = draw
         self._sessions: dict[int, FetchSession] = {}
-        self._last_id = 0
         self.partition_count = 0  # of all sessions
 
     def __len__(self) -> int:
@@ -178,10 +187,15 @@ class FetchSessionCache:
         count = len(asked.partitions)
         if not count or not self._make_room(count, now):
             return None
-        self._last_id = self._last_id + 1 if self._last_id < _MAX_EPOCH else 1
-        session = self._sessions[self._last_id] = FetchSession(self._last_id, asked, now, owner)
+        session_id = self._new_id()
+        session = self._sessions[session_id] = FetchSession(session_id, asked, now, owner)
         self.partition_count += count
         return session
+
+    def _new_id(self) -> int:
+        while (session_id := 1 + self._draw(_MAX_ID)) in self._sessions:
+            pass
+        return session_id
 
     def _make_room(self, count: int, now: int) -> bool:
         if count > self._max_partitions or not self._slots:
