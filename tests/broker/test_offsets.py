@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from equipoise.broker import Broker
+from equipoise.broker.topics.topics import INTERNAL_TOPICS, SECURITY_TOPIC
 from equipoise.wire.apis.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from equipoise.wire.apis.k23_offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -178,6 +180,16 @@ def test_delete_records_has_its_errors(client: RawClient) -> None:
     produce(client, batch_of(b"v", key=b"k"))
     assert delete_records(client, 1) == (ErrorCode.POLICY_VIOLATION, -1)
     assert delete_records(client, 1, topic="absent") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+
+
+@pytest.mark.parametrize("name", sorted(INTERNAL_TOPICS - {SECURITY_TOPIC}))  # that one is never shown
+@pytest.mark.parametrize("policy", ["compact", "delete"])
+def test_what_the_broker_keeps_in_topics_cannot_be_deleted(
+    broker: Broker, client: RawClient, name: str, policy: str
+) -> None:
+    """Committed offsets would be gone with the next start (ReplicaManager.deleteRecordsOnLocalLog)."""
+    broker.call(lambda server: server.topics.create_internal(name, 1, {"cleanup.policy": policy}))
+    assert delete_records(client, -1, topic=name) == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
 
 
 @pytest.mark.usefixtures("written")

@@ -1,4 +1,5 @@
-"""DeleteRecords (21): moves the log's start to the given offset; -1 stands for the high watermark."""
+"""DeleteRecords (21): moves the log's start to the given offset; -1 stands for the high watermark. Internal topics are
+refused: what groups and transactions have written there is their state."""
 
 from __future__ import annotations
 
@@ -43,6 +44,7 @@ def _delete(server: Server, call: Call, topic: str, asked: DeleteRecordsPartitio
     )
     try:
         partition = server.find_led(call, AclOperation.DELETE, topic, asked.partition_index)
+        server.topics.check_deletable(partition.topic)
         answer.low_watermark = partition.delete_records(None if asked.offset == HIGH_WATERMARK else asked.offset)
     except KafkaError as error:
         answer.error_code = error.code
