@@ -176,6 +176,23 @@ def test_a_refused_change_changes_nothing(client: RawClient, row: tuple[str, int
     assert value_of(client, "max.message.bytes")[1] == DEFAULT
 
 
+def test_a_config_that_stands_twice_is_refused(client: RawClient) -> None:
+    """ConfigAdminManager.preprocess. Each of thousands would be looked at, and added to what was made so far."""
+    create_topic(client)
+    rows = [k33.AlterableConfig(name="retention.ms", value=value) for value in ("1", "2")]
+    resource = k33.AlterConfigsResource(resource_type=TOPIC, resource_name="t", configs=rows)
+    (replaced,) = client.call(k33.AlterConfigsRequest(resources=[resource])).responses
+    changed = change(client, ("cleanup.policy", APPEND, "compact"), ("cleanup.policy", SUBTRACT, "delete"))
+    assert (replaced.error_code, changed.error_code) == (ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST)
+    assert value_of(client, "retention.ms")[1] == value_of(client, "cleanup.policy")[1] == DEFAULT
+
+
+def test_words_are_added_in_their_order(client: RawClient) -> None:
+    create_topic(client, configs={"cleanup.policy": "compact"})
+    change(client, ("cleanup.policy", APPEND, "delete, compact,delete"))
+    assert value_of(client, "cleanup.policy") == ("compact,delete", DYNAMIC_TOPIC)
+
+
 def test_altering_has_its_errors(client: RawClient) -> None:
     create_topic(client)
     ways: tuple[Callable[..., Any], ...] = (partial(alter, client, {"retention.ms": "1"}), partial(change, client))

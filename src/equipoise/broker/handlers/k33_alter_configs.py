@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,8 @@ def handle(server: Server, request: AlterConfigsRequest, call: Call) -> None:
     """Replaces the configs of each topic and group (ControllerApis.handleLegacyAlterConfigs)."""
     altering = Altering(server, call, validate_only=request.validate_only)
     for asked in request.resources:
-        altering.add(asked.resource_type, asked.resource_name, partial(_replaced, asked))
+        keys = [row.name for row in asked.configs]
+        altering.add(asked.resource_type, asked.resource_name, keys, partial(_replaced, asked))
     server.turns.run(call, altering.steps(), lambda: AlterConfigsResponse(responses=altering.answers))
 
 
@@ -47,33 +48,37 @@ class Altering:
     """Changes of configs of topics and groups, for this API and for IncrementalAlterConfigs: checked one by one, saved
     together.
 
-    A resource that stands twice in a request is refused, as on Kafka (ControllerApis.handleLegacyAlterConfigs).
+    A resource that stands twice in a request is refused, as on Kafka (ControllerApis.handleLegacyAlterConfigs), and so
+    is one with a config that stands twice (ConfigAdminManager.preprocess).
     """
 
     def __init__(self, server: Server, call: Call, *, validate_only: bool) -> None:
         self._server = server
         self._call = call
         self._validate_only = validate_only
-        self._asked: list[tuple[int, str, Change | None]] = []
+        self._asked: list[tuple[int, str, Sequence[str], Change | None]] = []
         self._changes: dict[Topic, tuple[Configs, BrokerConfig]] = {}
         self._group_changes: dict[str, Configs] = {}
         self._changing: list[AlterConfigsResourceResponse] = []
         self.answers: list[AlterConfigsResourceResponse] = []
 
-    def add(self, resource_type: int, name: str, change: Change | None) -> None:
-        """None: nothing of a broker's is to be set, only removed, as tools do behind a reassignment."""
-        self._asked.append((resource_type, name, change))
+    def add(self, resource_type: int, name: str, keys: Sequence[str], change: Change | None) -> None:
+        """`keys`: the configs that are to change. None: nothing of a broker's is to be set, only removed, as tools do
+        behind a reassignment."""
+        self._asked.append((resource_type, name, keys, change))
 
     def steps(self) -> Iterator[None]:
         """Checks one resource in each step, then saves all changes."""
         repeated = RepeatedNames(one[:2] for one in self._asked)
-        for resource_type, name, change in {one[:2]: one for one in self._asked}.values():
+        for resource_type, name, keys, change in {one[:2]: one for one in self._asked}.values():
             answer = AlterConfigsResourceResponse(
                 error_code=ErrorCode.NONE, resource_type=resource_type, resource_name=name
             )
             self.answers.append(answer)
             try:
                 repeated.check((resource_type, name), name)
+                if len(set(keys)) < len(keys):
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
                 self._check(resource_type, name, change)
                 self._changing.append(answer)
             except KafkaError as error:

@@ -29,7 +29,8 @@ def handle(server: Server, request: IncrementalAlterConfigsRequest, call: Call) 
     for asked in request.resources:
         change = partial(_changed, server.topics, asked.configs)
         only_removes = {one.config_operation for one in asked.configs} == {DELETE} and asked.resource_type == BROKER
-        altering.add(asked.resource_type, asked.resource_name, None if only_removes else change)
+        keys = [one.name for one in asked.configs]
+        altering.add(asked.resource_type, asked.resource_name, keys, None if only_removes else change)
     server.turns.run(call, altering.steps(), lambda: IncrementalAlterConfigsResponse(responses=altering.answers))
 
 
@@ -54,7 +55,7 @@ def _combined(topics: Topics, configs: dict[str, str], change: IncrementalAltera
     if not is_list(change.name):
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"{change.name} is not a list; use set")
     now = configs.get(change.name, default_text(topics.defaults, change.name)).split(",")
-    given = [word.strip() for word in value.split(",")]
+    known, given = set(now), dict.fromkeys(word.strip() for word in value.split(","))  # there may be thousands
     if change.config_operation == SUBTRACT:
         return ",".join(word for word in now if word not in given)
-    return ",".join(word for word in [*now, *(word for word in given if word not in now)] if word)
+    return ",".join(word for word in [*now, *(word for word in given if word not in known)] if word)
