@@ -12,15 +12,19 @@ from equipoise.broker.topics.topics import MAX_NEW_PARTITIONS
 from equipoise.log.storage import directory
 from equipoise.log.storage.disk import write_dumped
 from equipoise.wire.apis.k03_metadata import MetadataRequest, MetadataRequestTopic
+from equipoise.wire.apis.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from equipoise.wire.apis.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from equipoise.wire.apis.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from equipoise.wire.apis.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from equipoise.wire.apis.k33_alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from equipoise.wire.apis.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from equipoise.wire.apis.k65_describe_transactions import DescribeTransactionsRequest
 from equipoise.wire.errors import ErrorCode
 from tests.broker.calls import append, create_topic, served_apis
 from tests.broker.conftest import Connect, Start
 from tests.broker.rawclient import RawClient
+from tests.broker.txn_calls import RawProducer
+from tests.spec.requests import commit
 
 
 @pytest.fixture
@@ -91,6 +95,24 @@ def test_partitions_of_a_topic_that_stands_twice_are_not_added(broker: Broker, c
     (answer,) = client.call(CreatePartitionsRequest(topics=rows, timeout_ms=1000)).results
     assert answer.error_code == ErrorCode.INVALID_REQUEST
     assert broker.call(lambda s: len(s.topics.require("t").partitions)) == 1
+
+
+def test_all_offsets_of_a_group_are_answered_once(client: RawClient) -> None:
+    """With the topics named, a request is as long as its answer, and each row is answered, as on Kafka."""
+    create_topic(client, "t", 100)
+    (committed,) = client.call(commit({"t": list(range(100))}), 8).topics
+    assert {row.error_code for row in committed.partitions} == {ErrorCode.NONE}
+    every, named = OffsetFetchRequestGroup(group_id="g", topics=None), OffsetFetchRequestGroup(group_id="g", topics=[])
+    for require_stable in (False, True):
+        request = OffsetFetchRequest(groups=[every] * 1000 + [named] * 2, require_stable=require_stable)
+        groups = client.call(request, 8).groups
+        assert [sum(len(topic.partitions) for topic in group.topics) for group in groups] == [100, 0, 0]
+
+
+def test_a_transaction_is_described_once(client: RawClient) -> None:
+    RawProducer(client, "tx")
+    (state,) = client.call(DescribeTransactionsRequest(transactional_ids=["tx"] * 1000)).transaction_states
+    assert (state.transactional_id, state.error_code) == ("tx", ErrorCode.NONE)
 
 
 # -- new partitions

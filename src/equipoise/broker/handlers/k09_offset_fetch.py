@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from equipoise.wire.apis.k09_offset_fetch import (
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from equipoise.broker.groups.shards import GroupShard
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
@@ -31,25 +33,44 @@ _FIRST_WITH_GROUP_ERROR = 2
 
 def handle(server: Server, request: OffsetFetchRequest, call: Call) -> None:
     """Answers for each group; with `require_stable` behind its commits (KafkaApis.handleOffsetFetchRequest)."""
-    asked = request.groups
+    fetch = partial(_fetch, server, call=call, require_stable=request.require_stable)
     if call.version < _FIRST_BATCHED:
         asked = [OffsetFetchRequestGroup(group_id=request.group_id, topics=request.topics)]
-    answers: list[OffsetFetchResponseGroup] = []
+    else:
+        asked = _each_once(request.groups)
 
-    def answer(group: OffsetFetchRequestGroup) -> None:
-        answers.append(_fetch(server, group, call, require_stable=request.require_stable))
-        if len(answers) == len(asked):
-            call.reply(_response(call.version, answers))
-
-    def begin(group: OffsetFetchRequestGroup) -> None:
-        if request.require_stable:
-            server.group_coordinator.shard_for(call, group.group_id).after_writes(partial(answer, group))
+    def answer() -> None:
+        if call.version < _FIRST_BATCHED:
+            one = fetch(asked[0])
+            call.reply(OffsetFetchResponse(topics=one.topics, error_code=one.error_code))
         else:
-            answer(group)
+            server.turns.encode_each(call, asked, fetch, lambda rows: OffsetFetchResponse(groups=rows))
 
-    if not asked:
-        call.reply(_response(call.version, answers))
-    server.turns.run(call, map(begin, asked), None)
+    if request.require_stable:
+        _behind_writes({server.group_coordinator.shard_for(call, group.group_id) for group in asked}, answer)
+    else:
+        answer()
+
+
+def _each_once(groups: list[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
+    """A group whose offsets are all asked for is answered once: a small request could ask a thousand times for a large
+    group."""
+    return list({(one.group_id, one.topics is None or number): one for number, one in enumerate(groups)}.values())
+
+
+def _behind_writes(shards: set[GroupShard], answer: Callable[[], None]) -> None:
+    left = len(shards)
+
+    def is_written() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            answer()
+
+    for shard in shards:
+        shard.after_writes(is_written)
+    if not shards:
+        answer()
 
 
 def _fetch(
@@ -127,9 +148,3 @@ def _errors(topics: list[OffsetFetchRequestTopic], error: ErrorCode) -> list[Off
 
 def _failed(index: int, error: ErrorCode) -> OffsetFetchResponsePartition:
     return OffsetFetchResponsePartition(partition_index=index, committed_offset=-1, error_code=error)
-
-
-def _response(version: int, answers: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
-    if version >= _FIRST_BATCHED:
-        return OffsetFetchResponse(groups=answers)
-    return OffsetFetchResponse(topics=answers[0].topics, error_code=answers[0].error_code)

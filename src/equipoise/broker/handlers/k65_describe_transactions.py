@@ -23,7 +23,7 @@ def handle(server: Server, request: DescribeTransactionsRequest, call: Call) -> 
     """Topics that the caller may not describe are left out (KafkaApis.handleDescribeTransactionsRequest)."""
     server.turns.encode_each(
         call,
-        request.transactional_ids,
+        dict.fromkeys(request.transactional_ids),  # each once, as groups: one may have thousands of partitions
         lambda name: _describe(server, call, name),
         lambda rows: DescribeTransactionsResponse(transaction_states=rows),
     )
