@@ -185,10 +185,14 @@ def test_the_rule_of_a_decision() -> None:
 
 
 def test_decisions_are_kept_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("equipoise.security.acls._MAX_DECISIONS", 10)
+    """By what the names take, not by how many there are: a name may have 32 KB."""
+    monkeypatch.setattr("equipoise.security.acls._MOST_DECIDED", 100_000)
     authorizer = authorizer_of(acl("t", Op.READ, pattern=PREFIXED))
-    assert decisions(authorizer, "bob", *((Op.READ, TOPIC, f"t{n}") for n in range(100))) == "a" * 100
-    assert len(authorizer._decisions) <= 10
+    asked = [(Op.READ, TOPIC, f"t{n}") for n in range(1000)]
+    assert decisions(authorizer, "bob", *asked) == "a" * 1000
+    assert 0 < len(authorizer._decisions) < 500
+    assert decisions(authorizer, "bob", *((Op.READ, TOPIC, f"t{n}" * 5_000) for n in range(100))) == "a" * 100
+    assert len(authorizer._decisions) < 12
 
 
 # -- some resource of a type

@@ -24,6 +24,29 @@ def manager(bounds: dict[Entity, float], **options: float) -> QuotaManager:
     return made
 
 
+class TestMemory:
+    """A client may call itself what it likes, each time anew."""
+
+    def test_long_client_ids_are_not_kept(self) -> None:
+        quotas = manager({entity(client=None): 10.0, entity(client="c" * 5000): 1000.0})
+        for number in range(100):
+            quotas.record("u", f"{number}" * 5000, 1000, 0)
+        assert max(len(name) for kept in (quotas._found, quotas._rates) for _, name in kept) <= 64
+        assert quotas.record("u", "7" * 5000, 1000, 0) > quotas.record("u", "new", 1000, 0) > 0
+        assert quotas.record("u", "c" * 5000, 1000, 0) == 0, "its own quota is found by the whole name"
+
+    def test_rates_are_bounded_and_looked_through_once_a_second(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("equipoise.security.quotas._MAX_RATES", 10)
+        monkeypatch.setattr("equipoise.security.quotas._MOST_RATES", 30)
+        looked_at: list[int] = []
+        monkeypatch.setattr(Rate, "is_idle", lambda _, now: looked_at.append(now))
+        quotas = manager({entity(client=None): 10.0})
+        for number in range(100):
+            quotas.record("u", f"c{number}", 1, number * 20)
+        assert len(quotas._rates) == 30
+        assert set(looked_at) == {200, 1200}
+
+
 class TestRate:
     def test_a_first_burst_counts_over_ten_whole_samples(self) -> None:
         rate = Rate(Windows())

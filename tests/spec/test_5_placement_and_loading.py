@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from equipoise.coordinator import placement
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.placement import java_hash, partition_for
 from equipoise.coordinator.shard_state import Status
@@ -57,6 +58,15 @@ EMPTY, PR, CR, STABLE, DEAD = State
 def test_5_1_the_mapping_of_group_ids(group_id: str, value: int, partition: int) -> None:
     assert java_hash(group_id) == value
     assert partition_for(group_id, 50) == partition
+
+
+def test_long_names_are_not_kept() -> None:
+    """A client may ask for any number of groups, and a name may have 32 KB."""
+    placement._kept.cache_clear()
+    long = "g" * 257
+    assert partition_for(long, 50) == abs(java_hash(long)) % 50
+    assert partition_for(long[1:], 50) == abs(java_hash(long[1:])) % 50
+    assert placement._kept.cache_info().currsize == 1
 
 
 # -- 5.3 load and unload

@@ -19,7 +19,8 @@ WILDCARD = "*"  # every name, every host
 WILDCARD_PRINCIPAL = "User:*"
 CLUSTER_NAME = "kafka-cluster"
 MAX_RECORDS_PER_USER_OP = 10_000  # changes of one request (QuorumController)
-_MAX_DECISIONS = 100_000
+_MOST_DECIDED = 20_000_000  # letters of the decisions that are kept
+_LETTERS_OF_DECISION = 200  # beside its names
 ANY_NAME = "hardcode"  # stands for a name that no ACL names (Authorizer.authorizeByResourceType)
 
 
@@ -304,6 +305,7 @@ class StandardAuthorizer:
         # How many PREFIXED patterns have each length: a name falls under few of them.
         self._prefix_lengths: dict[ResourceType, Counter[int]] = {kind: Counter() for kind in ResourceType}
         self._decisions: dict[tuple[str, str, AclOperation, ResourceType, str], Decision] = {}
+        self._decided = 0  # letters
         self.epoch = 0  # counts the changes
         self.configure(super_users, allow_everyone_if_no_acl_found=allow_everyone_if_no_acl_found)
 
@@ -351,8 +353,12 @@ class StandardAuthorizer:
                 del lengths[len(pattern.name)]
 
     def _changed(self) -> None:
-        self._decisions.clear()
+        self._forget_decisions()
         self.epoch += 1
+
+    def _forget_decisions(self) -> None:
+        self._decisions.clear()
+        self._decided = 0
 
     def matching(self, wanted: AclFilter) -> list[Acl]:
         """The ACLs that the filter looks for, in the order of their resources."""
@@ -383,8 +389,9 @@ class StandardAuthorizer:
         key = principal, host, operation, resource_type, name
         decision = self._decisions.get(key)
         if decision is None:
-            if len(self._decisions) >= _MAX_DECISIONS:  # a client may ask for any number of names
-                self._decisions.clear()
+            if self._decided > _MOST_DECIDED:  # a client may ask for any number of names, of any length
+                self._forget_decisions()
+            self._decided += _LETTERS_OF_DECISION + len(name) + len(principal)
             decision = self._decisions[key] = self._decide(*key)
         return decision
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from math import floor, inf
 from typing import NamedTuple
 
@@ -15,6 +16,9 @@ from equipoise.security.client_quotas import CLIENT_ID, USER
 from equipoise.security.state import Entity
 
 _MAX_RATES = 10_000  # then those that have run out are dropped; Kafka forgets a client's after an hour
+_MOST_RATES = 50_000  # then the oldest are, though they count
+_PURGE_MS = 1_000  # at most so often: each looks at all
+_SHORT = 256  # letters of a client id that is kept; of a longer one its digest is
 
 
 class Windows(NamedTuple):
@@ -94,6 +98,7 @@ class QuotaManager:
         self._bounds: Mapping[Entity, float] = {}
         self._found: dict[tuple[str, str], _Quota | None] = {}
         self._rates: dict[tuple[str, str], Rate] = {}
+        self._purge_at = 0
 
     @property
     def is_enabled(self) -> bool:
@@ -129,7 +134,7 @@ class QuotaManager:
         return inf if quota is None else quota.bound * (self._windows.samples - 1) * self._windows.size_ms / 1000
 
     def _quota_of(self, user: str, client_id: str) -> _Quota | None:
-        client = user, client_id
+        client = user, _short(client_id)
         if client not in self._found:
             if len(self._found) >= _MAX_RATES:
                 self._found.clear()
@@ -141,24 +146,38 @@ class QuotaManager:
     def _rate_of(self, quota: _Quota, now: int) -> Rate:
         found = self._rates.get(quota.shared_by)
         if found is None:
-            if len(self._rates) >= _MAX_RATES:
-                self._rates = {name: rate for name, rate in self._rates.items() if not rate.is_idle(now)}
+            self._make_room(now)
             found = self._rates[quota.shared_by] = Rate(self._windows)
         return found
+
+    def _make_room(self, now: int) -> None:
+        """For one more rate: a client may call itself what it likes, each time anew."""
+        if len(self._rates) >= _MAX_RATES and now >= self._purge_at:
+            self._rates = {name: rate for name, rate in self._rates.items() if not rate.is_idle(now)}
+            self._purge_at = now + _PURGE_MS
+        if len(self._rates) >= _MOST_RATES:
+            del self._rates[next(iter(self._rates))]
+
+
+def _short(client_id: str) -> str:
+    if len(client_id) <= _SHORT:
+        return client_id
+    return sha256(client_id.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _precedence(user: str, client_id: str) -> Iterator[tuple[Entity, tuple[str, str]]]:
     """The entities whose quota a client may have, the nearest first, each with the clients that share the rate
     (ClientQuotaManager.DefaultQuotaCallback)."""
+    name = _short(client_id)
     for user_name, client_name, shared_by in (
-        ([user], [client_id], (user, client_id)),
-        ([user], [None], (user, client_id)),
+        ([user], [client_id], (user, name)),
+        ([user], [None], (user, name)),
         ([user], [], (user, "")),
-        ([None], [client_id], (user, client_id)),
-        ([None], [None], (user, client_id)),
+        ([None], [client_id], (user, name)),
+        ([None], [None], (user, name)),
         ([None], [], (user, "")),
-        ([], [client_id], ("", client_id)),
-        ([], [None], ("", client_id)),
+        ([], [client_id], ("", name)),
+        ([], [None], ("", name)),
     ):
-        clients = tuple((CLIENT_ID, name) for name in client_name)
-        yield clients + tuple((USER, name) for name in user_name), shared_by
+        clients = tuple((CLIENT_ID, one) for one in client_name)
+        yield clients + tuple((USER, one) for one in user_name), shared_by
