@@ -300,6 +300,15 @@ def test_a_session_is_renewed_and_goes_on(renewing: tuple[Broker, StandingClock,
     assert client.call(METADATA).brokers
 
 
+def test_a_token_of_a_renewal_is_bounded_too(renewing: tuple[Broker, StandingClock, RawClient]) -> None:
+    """sasl.server.max.receive.size is for every token (SaslServerAuthenticator.authenticate)."""
+    broker, clock, client = renewing
+    advance(broker, clock, 1500)
+    assert client.call(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == ErrorCode.NONE
+    client.send(SaslAuthenticateRequest(auth_bytes=b"\0alice\0" + b"x" * 600_000))
+    client.wait_closed()
+
+
 def test_an_expired_session_ends_at_the_next_request(renewing: tuple[Broker, StandingClock, RawClient]) -> None:
     broker, clock, client = renewing
     advance(broker, clock, 2000)

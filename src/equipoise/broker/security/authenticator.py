@@ -35,6 +35,7 @@ class Authenticator:
         self._connection = connection
         self._server = connection.server
         self._logins = listener.logins
+        self._most_bytes = listener.config.sasl_server_max_receive_size
         self._authentication = Authentication(listener.mechanisms, connection.session, began)
         patience = self._server.config.request_receive_timeout_ms - (self._server.clock.now() - began)
         self._deadline = self._server.clock.call_later(max(patience, 0), self._time_out)
@@ -55,6 +56,11 @@ class Authenticator:
         """Whether a handler gets the request. If not, all is done that is to be done with it."""
         authentication = self._authentication
         if authentication.state is SaslState.FAILED:
+            return False
+        if authentication.state is not SaslState.READY and len(frame) > self._most_bytes:  # so at each renewal too
+            self._connection.refuse(
+                f"a frame of {len(frame)} bytes; sasl.server.max.receive.size is {self._most_bytes}"
+            )
             return False
         if authentication.is_raw:
             self._take_raw_token(bytes(frame), now)
