@@ -231,6 +231,16 @@ def test_the_cluster_describes_itself_alike_everywhere(start: Start, connect: Co
     assert (coordinator.node_id, coordinator.host, coordinator.port) == (7, node.host, node.port)
 
 
+@pytest.mark.parametrize(
+    ("endpoint_type", "code"), [(2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (77, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)]
+)
+@pytest.mark.parametrize("version", [1, 2])
+def test_no_controllers_are_described(client: RawClient, version: int, endpoint_type: int, code: ErrorCode) -> None:
+    answer = client.call(DescribeClusterRequest(endpoint_type=endpoint_type), version)
+    assert (answer.error_code, answer.brokers) == (code, [])
+    assert client.call(DescribeClusterRequest(endpoint_type=1), version).brokers
+
+
 @pytest.mark.parametrize("version", range(8, 14))
 def test_authorized_operations_are_told_if_asked_for(client: RawClient, version: int) -> None:
     create_topic(client)

@@ -16,8 +16,13 @@ if TYPE_CHECKING:
     from equipoise.broker.server import Server
 
 
+_BROKERS, _CONTROLLERS = 1, 2
+
+
 def handle(server: Server, request: DescribeClusterRequest, call: Call) -> DescribeClusterResponse:
-    """Describes the brokers (KafkaApis.handleDescribeCluster)."""
+    """Describes the brokers; there are no controllers to ask (KafkaApis.handleDescribeCluster)."""
+    if request.endpoint_type != _BROKERS:
+        return _other_endpoints(request.endpoint_type)
     response = DescribeClusterResponse(
         error_code=ErrorCode.NONE,
         endpoint_type=request.endpoint_type,
@@ -31,3 +36,12 @@ def handle(server: Server, request: DescribeClusterRequest, call: Call) -> Descr
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = server.cluster_operations(call)
     return response
+
+
+def _other_endpoints(endpoint_type: int) -> DescribeClusterResponse:
+    """AuthHelper.computeDescribeClusterResponse."""
+    if endpoint_type == _CONTROLLERS:
+        code, message = ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this endpoint is a broker's, not a controller's"
+    else:
+        code, message = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"there is no endpoint type {endpoint_type}"
+    return DescribeClusterResponse(error_code=code, error_message=message, cluster_id="", brokers=[])
