@@ -13,6 +13,7 @@ from typing import NamedTuple
 from equipoise.wire.errors import UsageError
 
 _MOST_BYTES = 8 << 10  # of a request's head, and of its body
+_MOST_DIGITS = 9
 _PATIENCE_S = 10.0
 _PHRASES = {
     200: "OK",
@@ -42,6 +43,13 @@ class Page(NamedTuple):
     status: int
     body: bytes
     content_type: str = "text/plain; charset=utf-8"
+
+
+def names_this_machine(request: Request) -> bool:
+    """Whether the header `Host` does. A page in a browser can make a name of its own point here (DNS rebinding)."""
+    host = request.headers.get("host", "")
+    name, _, port = host.rpartition(":")
+    return is_loopback((name if port.isdecimal() else host).strip("[]"))
 
 
 Respond = Callable[[Request], Page | Awaitable[Page]]
@@ -113,7 +121,7 @@ async def _answer(head: bytes, reader: asyncio.StreamReader, respond: Respond) -
     pairs = (line.partition(":") for line in lines)
     headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
     size = headers.get("content-length", "0")
-    if not size.isdecimal() or int(size) > _MOST_BYTES:
+    if not size.isdecimal() or len(size) > _MOST_DIGITS or int(size) > _MOST_BYTES:
         return Page(413, b"that is more than a request may be\n")
     body = await reader.readexactly(int(size))
     page = respond(Request(words[0], words[1].partition("?")[0], headers, body))

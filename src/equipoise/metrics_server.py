@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from equipoise.http_server import Page, Request, has_token, is_loopback, parse_listen
+from equipoise.http_server import Page, Request, has_token, is_loopback, names_this_machine, parse_listen
 from equipoise.wire.errors import UsageError
 
 CONTENT_TYPE = "text/plain; version=1.0.0; charset=utf-8"
@@ -28,6 +28,8 @@ class Pages(NamedTuple):
             return Page(200, b"ok\n") if trouble is None else Page(503, f"{trouble}\n".encode())
         if request.path != "/metrics":
             return Page(404, b"there is /metrics and /healthz\n")
+        if self.token is None and "host" in request.headers and not names_this_machine(request):
+            return Page(403, b"ask for localhost, or start with --token-file\n")
         if self.token is not None and not has_token(request.headers.get("authorization", ""), self.token):
             return Page(401, b"a bearer token is needed\n")
         return Page(200, self.metrics(), self.content_type)

@@ -114,6 +114,7 @@ def test_clear_refusals(running: Running, command: Command) -> None:
         ('{"do": "delay", "apis": [1], "ms": 1}', "a list of names"),
         ('{"do": "delay", "apis": ["Fetch"], "ms": -1}', "ms is negative"),
         ('{"do": "lose", "ms": 5}', "'ms' is not for this fault"),
+        ("[" * 4000, "send a JSON object"),
     ],
 )
 def test_what_is_posted_is_checked(running: Running, body: str, told: str) -> None:

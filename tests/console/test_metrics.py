@@ -180,6 +180,10 @@ def test_wrong_requests_are_answered_and_bounded(broker: Broker) -> None:
             (b"POST /metrics HTTP/1.1\r\n\r\n", b"HTTP/1.1 405"),
             (b"hello\r\n\r\n", b"HTTP/1.1 400"),
             (b"HEAD /metrics HTTP/1.1\r\n\r\n", b"HTTP/1.1 200"),
+            (b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", b"HTTP/1.1 200"),
+            (b"GET /metrics HTTP/1.1\r\nHost: [::1]:9081\r\n\r\n", b"HTTP/1.1 200"),
+            (b"GET /metrics HTTP/1.1\r\nHost: a.example:9081\r\n\r\n", b"HTTP/1.1 403"),  # a browser, rebound
+            (b"GET / HTTP/1.1\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n", b"HTTP/1.1 413"),
             (b"GET /" + b"x" * 20_000, b""),
         ):
             with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as connection:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from equipoise.broker import group_actions
 from equipoise.broker.cluster import actions
 from equipoise.broker.control import Cut, Delay, Fail, Fault, Lose, Standing, Unheard
-from equipoise.http_server import Page, Request, is_loopback, parse_listen
+from equipoise.http_server import Page, Request, is_loopback, names_this_machine, parse_listen
 from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 
 if TYPE_CHECKING:
@@ -65,8 +65,7 @@ class Faults:
 
     async def respond(self, request: Request) -> Page:
         """The answer to one request; what was wrong with it is a sentence."""
-        host = request.headers.get("host", "").rpartition(":")[0].strip("[]")
-        if not is_loopback(host) or "origin" in request.headers:
+        if not names_this_machine(request) or "origin" in request.headers:
             return Page(403, b"faults are not for browsers\n")
         path, _, number = request.path[1:].partition("/")
         if request.path == BROKERS_PATH and request.method == "GET":
@@ -121,7 +120,7 @@ class Faults:
 def _decoded(body: bytes) -> dict[str, Any]:
     try:
         found = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise UsageError('send a JSON object, for instance {"do": "kick", "group": "billing", "who": "client-3"}')
