@@ -35,6 +35,8 @@ from equipoise.coordinator.consumer.regex.parse import (
 )
 from equipoise.coordinator.transactions.expiry import MOST_AT_ONCE
 from equipoise.coordinator.transactions.shard import MOST_PARKED
+from equipoise.security.acls import MOST_DECIDED
+from equipoise.security.quotas import MOST_RATES
 from equipoise.security.secrets import Secret
 from equipoise.settings import kafka_name, render
 from equipoise.spark.settings import TUNED
@@ -89,7 +91,7 @@ def test_the_limits_are_those_of_the_code() -> None:
     of_a_regex = [re.split(r"[ ,]", limit)[0] for _, limit, _ in table("docs/limits.md", "Of a regular expression")]
     limits = (LONGEST_PATTERN, MOST_OPERATORS, MOST_NAMED, MOST_REPEATS, MOST_NODES, DEEPEST, MOST_STATES)
     assert of_a_regex == [str(one) for one in limits]
-    together = [re.split(r"[ ,]", limit)[0] for _, limit, _ in table("docs/limits.md", "Of all connections together")]
+    together = [re.split(r"[ ,;]", limit)[0] for _, limit, _ in table("docs/limits.md", "Of all connections together")]
     assert together == [
         str(config.queued_max_request_bytes),
         str(config.max_connections),
@@ -98,6 +100,8 @@ def test_the_limits_are_those_of_the_code() -> None:
         str(config.max_partitions),
         str(MOST_PARKED),
         str(MOST_AT_ONCE),
+        str(MOST_DECIDED),
+        str(MOST_RATES),
         str(config.max_incremental_fetch_session_cache_slots),
         str(MAX_PARTITIONS_OF_ALL),
     ]

@@ -186,7 +186,7 @@ def test_the_rule_of_a_decision() -> None:
 
 def test_decisions_are_kept_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """By what the names take, not by how many there are: a name may have 32 KB."""
-    monkeypatch.setattr("equipoise.security.acls._MOST_DECIDED", 100_000)
+    monkeypatch.setattr("equipoise.security.acls.MOST_DECIDED", 100_000)
     authorizer = authorizer_of(acl("t", Op.READ, pattern=PREFIXED))
     asked = [(Op.READ, TOPIC, f"t{n}") for n in range(1000)]
     assert decisions(authorizer, "bob", *asked) == "a" * 1000

@@ -37,7 +37,7 @@ class TestMemory:
 
     def test_rates_are_bounded_and_looked_through_once_a_second(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("equipoise.security.quotas._MAX_RATES", 10)
-        monkeypatch.setattr("equipoise.security.quotas._MOST_RATES", 30)
+        monkeypatch.setattr("equipoise.security.quotas.MOST_RATES", 30)
         looked_at: list[int] = []
         monkeypatch.setattr(Rate, "is_idle", lambda _, now: looked_at.append(now))
         quotas = manager({entity(client=None): 10.0})

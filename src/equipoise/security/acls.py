@@ -19,7 +19,7 @@ WILDCARD = "*"  # every name, every host
 WILDCARD_PRINCIPAL = "User:*"
 CLUSTER_NAME = "kafka-cluster"
 MAX_RECORDS_PER_USER_OP = 10_000  # changes of one request (QuorumController)
-_MOST_DECIDED = 20_000_000  # letters of the decisions that are kept
+MOST_DECIDED = 20_000_000  # letters of the decisions that are kept
 _LETTERS_OF_DECISION = 200  # beside its names
 ANY_NAME = "hardcode"  # stands for a name that no ACL names (Authorizer.authorizeByResourceType)
 
@@ -389,7 +389,7 @@ class StandardAuthorizer:
         key = principal, host, operation, resource_type, name
         decision = self._decisions.get(key)
         if decision is None:
-            if self._decided > _MOST_DECIDED:  # a client may ask for any number of names, of any length
+            if self._decided > MOST_DECIDED:  # a client may ask for any number of names, of any length
                 self._forget_decisions()
             self._decided += _LETTERS_OF_DECISION + len(name) + len(principal)
             decision = self._decisions[key] = self._decide(*key)

@@ -16,7 +16,7 @@ from equipoise.security.client_quotas import CLIENT_ID, USER
 from equipoise.security.state import Entity
 
 _MAX_RATES = 10_000  # then those that have run out are dropped; Kafka forgets a client's after an hour
-_MOST_RATES = 50_000  # then the oldest are, though they count
+MOST_RATES = 50_000  # then the oldest are, though they count
 _PURGE_MS = 1_000  # at most so often: each looks at all
 _SHORT = 256  # letters of a client id that is kept; of a longer one its digest is
 
@@ -155,7 +155,7 @@ class QuotaManager:
         if len(self._rates) >= _MAX_RATES and now >= self._purge_at:
             self._rates = {name: rate for name, rate in self._rates.items() if not rate.is_idle(now)}
             self._purge_at = now + _PURGE_MS
-        if len(self._rates) >= _MOST_RATES:
+        if len(self._rates) >= MOST_RATES:
             del self._rates[next(iter(self._rates))]
 
 
