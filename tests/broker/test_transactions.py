@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from equipoise.broker import Broker
+from equipoise.broker.handlers.k00_produce import ProducePartitionStatus
 from equipoise.broker.server import Server
 from equipoise.log.partition import PartitionLog
 from equipoise.log.producer_state import TxnMarker, Verification
@@ -21,7 +23,7 @@ from equipoise.wire.apis.k24_add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from equipoise.wire.apis.k66_list_transactions import ListTransactionsRequest
-from equipoise.wire.errors import ErrorCode
+from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.records.batch import iter_headers, read_header
 from equipoise.wire.records.control import read_marker
 from tests.broker.calls import batch_of, create_topic, delete_topic
@@ -286,6 +288,62 @@ def test_a_batch_that_waits_is_verified_when_it_is_appended(
     producer = TransactionalProducer(client, version=TV1)
     producer.init()
     producer.add()
+    released = hold_validation(broker)
+    producer.client = connect(broker)
+    client.send(keyed_request(producer), TV1)
+    eventually(lambda: waits_for_validation(broker), "the batch waits")
+    assert producer.end() == OK
+    eventually(lambda: producer.describe().transaction_state == "CompleteCommit", "the transaction has ended")
+    released.set()
+    (topic,) = client.receive().responses
+    assert topic.partition_responses[0].error_code == ErrorCode.TRANSACTION_ABORTABLE
+
+
+def test_a_batch_that_waits_is_not_appended_behind_a_refusal(broker: Broker, client: RawClient) -> None:
+    """Rules T.62 and T.63: the coordinator's record is refused while the batch waits for the thread. If it comes again
+    it opens the transaction, and is no duplicate of itself."""
+    create_topic(client, configs={"compression.type": "gzip"})
+    producer = TransactionalProducer(client)
+    producer.init()
+    released = hold_validation(broker)
+    broker.call(partial(refuse_next, producer.name))
+    assert producer.produce(T0) == [ErrorCode.NOT_ENOUGH_REPLICAS]
+    assert waits_for_validation(broker)
+    released.set()
+    eventually(lambda: not waits_for_validation(broker), "the batch has had its turn")
+    assert producer.produce(T0) == [OK]
+    assert [(one.topic, one.partitions) for one in producer.describe().topics] == [("t", [0])]
+    assert producer.end() == OK
+    eventually(lambda: is_stable(broker), "the marker is durable")
+    assert [row[2] for row in markers(broker)] == [True]
+    assert broker.call(lambda server: log_of(server).log_end_offset) == 2  # the record and its marker
+
+
+def test_who_is_refused_twice_is_settled_once(broker: Broker, client: RawClient) -> None:
+    """The transaction refuses the batch, then the log does: the response counts on one word of each partition."""
+    create_topic(client)
+    status = ProducePartitionStatus(broker.call(lambda server: server.topics.partition(*T0)), 0)
+    settled: list[int] = []
+    status.when_settled(lambda: settled.append(status.answer.error_code))
+    status.failed(KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "the transaction does not take the partition"))
+    status.failed(KafkaError(ErrorCode.INVALID_TXN_STATE, "no part of an ongoing transaction"))
+    assert settled == [status.answer.error_code] == [ErrorCode.NOT_ENOUGH_REPLICAS]
+
+
+def refuse_next(transactional_id: str, server: Server) -> None:
+    """The next record of the coordinator of this id finds the disk full."""
+    log = server.transaction_coordinator.shard_of(transactional_id).partition.log
+    append = log.append
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        log.append = append  # type: ignore[method-assign]
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "disk full")
+
+    log.append = refuse  # type: ignore[method-assign]
+
+
+def hold_validation(broker: Broker) -> threading.Event:
+    """The validation thread is busy until the event is set."""
     released = threading.Event()
 
     def wait(_: object) -> None:
@@ -296,17 +354,11 @@ def test_a_batch_that_waits_is_verified_when_it_is_appended(
         thread.begin(thread.run(wait))
 
     broker.call(hold)
-    producer.client = connect(broker)
-    client.send(keyed_request(producer), TV1)
-    eventually(
-        lambda: broker.call(lambda server: server.validation_queue.is_busy(server.topics.partition(*T0))),
-        "the batch waits",
-    )
-    assert producer.end() == OK
-    eventually(lambda: producer.describe().transaction_state == "CompleteCommit", "the transaction has ended")
-    released.set()
-    (topic,) = client.receive().responses
-    assert topic.partition_responses[0].error_code == ErrorCode.TRANSACTION_ABORTABLE
+    return released
+
+
+def waits_for_validation(broker: Broker) -> bool:
+    return broker.call(lambda server: server.validation_queue.is_busy(server.topics.partition(*T0)))
 
 
 def keyed_request(producer: TransactionalProducer) -> ProduceRequest:

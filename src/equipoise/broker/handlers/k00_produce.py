@@ -80,7 +80,12 @@ class ProducePartitionStatus:
             self.partition.when_settled(info.last_offset, self.settled)
 
     def failed(self, error: KafkaError) -> None:
-        """The log has refused the batch, or its transaction has: then it may be in the log, and will be settled."""
+        """The log has refused the batch, or its transaction has: then it may be in the log, and will be settled.
+
+        If both refuse it, the first has the word, and it is settled once.
+        """
+        if self.is_failed:
+            return
         _fail(self.answer, error)
         self.is_failed = self.last_offset is None
         if self.settled is not None and self.is_failed:

@@ -116,9 +116,15 @@ class Admission:
         self._is_admitted = True
         for append, failed in self._appends.values():
             try:
-                append(Verification({self._producer[1:]}, EPOCH_BUMP))
+                append(Verification(self, EPOCH_BUMP))
             except KafkaError as error:
                 failed(error)
+
+    def __contains__(self, pair: object) -> bool:
+        """The log asks when it appends. A batch that waits for the validation thread is appended later than the others,
+        and not at all behind a refusal, which could not take it back. Rules T.62 and T.63."""
+        is_refused = self._answer is not None and self._answer.error_code is not ErrorCode.NONE
+        return not is_refused and pair == self._producer[1:]
 
     def reply(self, answer: Answer) -> None:
         """The coordinator's record is durable, or it has failed, or there is none."""
