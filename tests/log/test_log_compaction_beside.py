@@ -22,6 +22,8 @@ from tests.log.log_helpers import (
     texts,
 )
 
+BOTH = dataclasses.replace(COMPACT, cleanup_policy=frozenset({"compact", "delete"}), retention_ms=1000)
+
 
 def test_views_of_the_old_segments_stay_valid(medium: Medium) -> None:
     log = medium.open(dataclasses.replace(COMPACT, segment_bytes=1 << 20))
@@ -62,8 +64,7 @@ def test_the_log_lives_on_while_a_thread_compacts(medium: Medium, monkeypatch: p
 
 
 def test_segments_deleted_meanwhile_do_not_come_back(medium: Medium) -> None:
-    both = dataclasses.replace(COMPACT, cleanup_policy=frozenset({"compact", "delete"}), retention_ms=1000)
-    log = medium.open(both)
+    log = medium.open(BOTH)
     for number in range(10):
         set_key(log, "old", str(number), now=NOW)
     roll(log)
@@ -80,6 +81,47 @@ def test_segments_deleted_meanwhile_do_not_come_back(medium: Medium) -> None:
     assert min(offsets(read_log(log))) >= start
     if medium.path is not None:
         assert not list(medium.path.glob("*.cleaned"))
+
+
+@pytest.mark.parametrize("delete", ["retention", "DeleteRecords"])
+def test_what_a_deletion_leaves_of_a_group_is_not_taken_for_clean(medium: Medium, delete: str) -> None:
+    """The older value of a deleted key would stay, and its tombstone would go later."""
+    log = medium.open(dataclasses.replace(BOTH, segment_bytes=1 << 20))
+    last = set_key(log, "first", "x" * 100)
+    roll(log)
+    for value in ("secret", None):
+        set_key(log, "k", value, now=NOW + 1001)
+        roll(log)
+    compaction = log.begin_compaction(NOW)
+    assert compaction is not None
+    compaction.run()
+    assert [len(one.old) for one in compaction.replacements] == [3]
+    if delete == "retention":
+        assert log.enforce_retention(NOW + 1001) == 1
+    else:
+        log.delete_records(last + 1)
+    log.end_compaction(compaction)
+    for later in (NOW + 2002, NOW + 4004):
+        assert b"k" not in state(read_log(log))
+        set_key(log, "other", "1", now=later)
+        compacted(log, later)
+    assert state(read_log(log)) == {b"other": b"1"}
+    assert b"k" not in [record.key for record in read_log(log)]
+
+
+def test_a_group_that_a_deletion_takes_whole_leaves_nothing_dirty(medium: Medium) -> None:
+    log = medium.open(dataclasses.replace(BOTH, segment_bytes=400))
+    for key in "abacdedf":
+        set_key(log, key, "x" * 100)
+    roll(log)
+    compaction = log.begin_compaction(NOW)
+    assert compaction is not None
+    compaction.run()
+    first, second = compaction.replacements
+    log.delete_records(first.old[-1].end_offset)
+    log.end_compaction(compaction)
+    assert log._segments[0] is second.new
+    assert log.begin_compaction(NOW) is None
 
 
 def test_a_compaction_that_ends_after_the_log_was_closed_is_dropped(medium: Medium) -> None:

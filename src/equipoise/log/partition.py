@@ -506,17 +506,23 @@ class PartitionLog:
         return found
 
     def end_compaction(self, compaction: Compaction) -> int:
-        """Puts the compacted segments in place. Returns the number of bytes that the log shrank by."""
+        """Puts the compacted segments in place. Returns the number of bytes that the log shrank by.
+
+        Retention or DeleteRecords may have taken a part of what a compacted segment would replace. What is left of that
+        is as dirty as before: were it taken for clean, old values would outlive their tombstones. Kafka keeps retention
+        away from a log that is being cleaned (LogManager.cleanupLogs).
+        """
         self._is_compacting = False
-        before = self.size
+        before, is_clean = self.size, True
         for replacement in compaction.replacements:
             if self.offline is not None or not all(old in self._segments for old in replacement.old):
+                is_clean = is_clean and replacement.old[-1].end_offset <= self.log_start_offset
                 replacement.new.storage.delete()
                 continue
             with self._storage_errors("not compacted"):
                 self._files.replace(replacement)
             self._segments.replace(replacement.old, replacement.new)
-        if self.offline is None:
+        if self.offline is None and is_clean:
             self._save(self._checkpoint._replace(cleaned=compaction.cleaned))
         return before - self.size
 
