@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from equipoise.log.config import LogConfig
+from equipoise.log.partition import PartitionLog
 from equipoise.log.storage import disk as disk_module
 from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.records.batch import validate
@@ -149,6 +150,48 @@ def test_retention_works_on_a_full_disk(disk: Medium) -> None:
     with file_size_limit(0):
         assert log.enforce_retention(NOW) > 0
     assert log.log_start_offset > 0
+
+
+def with_a_segment_that_could_not_be_created(disk: Medium, monkeypatch: pytest.MonkeyPatch) -> PartitionLog:
+    """Ten records, all durable, and an active segment without a file."""
+    log = disk.open(LogConfig(segment_bytes=300, retention_ms=1000))
+    for number in range(10):
+        put(log, f"value-{number}")
+    log.flush()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", no_space)
+        with pytest.raises(KafkaError, match="No space left on device"):
+            put(log, "x" * 300)
+    assert (log._segments[-1].base_offset, log._segments[-1].size) == (10, 0)
+    return log
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_log_goes_on_where_it_was_if_retention_leaves_no_file(
+    disk: Medium, monkeypatch: pytest.MonkeyPatch, is_closed: bool
+) -> None:
+    log = with_a_segment_that_could_not_be_created(disk, monkeypatch)
+    assert log.enforce_retention(NOW + 1001) > 0
+    assert disk.path is not None
+    assert not list(disk.path.glob("*.log"))
+    if is_closed:
+        log.close()
+    again = disk.open(log.config)
+    assert (again.log_start_offset, again.log_end_offset) == (10, 10)
+    assert put(again, "y").base_offset == 10
+
+
+def test_retention_leaves_the_last_file_while_the_disk_takes_no_checkpoint(
+    disk: Medium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = with_a_segment_that_could_not_be_created(disk, monkeypatch)
+    with file_size_limit(0), pytest.raises(KafkaError, match="checkpoint not written"):
+        log.enforce_retention(NOW + 1001)
+    assert disk.path is not None
+    assert len(list(disk.path.glob("*.log"))) == 1
+    assert 0 < disk.open(log.config).log_start_offset < log.log_end_offset == 10
+    assert log.enforce_retention(NOW + 1001) == 1
+    assert disk.open(log.config).log_end_offset == 10
 
 
 def test_a_log_start_that_cannot_be_saved_is_not_moved(disk: Medium) -> None:

@@ -459,11 +459,20 @@ class PartitionLog:
         if self.offline is not None or "delete" not in self.config.cleanup_policy:
             return 0
         expired = self._expired(now)
-        if expired == len(self._segments):
-            self._roll()
-            self._save(self._checkpoint._replace(log_start_offset=self.log_end_offset))
-        self._drop(expired)
+        if expired and not any(segment.size for segment in self._segments[expired:]):
+            self._drop(expired - 1)  # the checkpoint may need the room
+            self._leave_empty()
+        else:
+            self._drop(expired)
         return expired
+
+    def _leave_empty(self) -> None:
+        """Drops the last segment with bytes. The active one has no file before its first append succeeds: the
+        checkpoint alone then tells the next start where the log goes on."""
+        if self._segments[-1].size:
+            self._roll()
+        self._save(self._checkpoint._replace(log_start_offset=self.log_end_offset))
+        self._drop(1)
 
     def _expired(self, now: int) -> int:
         """The number of segments at the start to delete. An empty active segment is never deleted."""
