@@ -7,7 +7,7 @@ import pytest
 from equipoise.coordinator.transactions.events import EndReason, TransactionEnded
 from equipoise.coordinator.transactions.expiry import MOST_AT_ONCE
 from equipoise.coordinator.transactions.metadata import TransactionMetadata, TxnTransitMetadata
-from equipoise.coordinator.transactions.requests import Answer, EndTxn
+from equipoise.coordinator.transactions.requests import Answer, EndTxn, InitProducerId
 from equipoise.coordinator.transactions.states import State
 from equipoise.wire.errors import ErrorCode
 from tests.transactions.world import ID, MINUTE, T1, TV2, World
@@ -87,15 +87,36 @@ def test_a_wall_clock_that_is_set_forward_is_noticed_within_the_interval() -> No
     assert world.state is State.COMPLETE_ABORT
 
 
-def test_a_fence_that_cannot_be_written_is_tried_again() -> None:
-    """Rule T.37."""
+@pytest.mark.parametrize("version", [1, TV2])
+def test_a_fence_that_cannot_be_written_is_tried_again(version: int) -> None:
+    """Rule T.37: after each interval, and not at once."""
+    world = World(transaction_version=version)
+    world.bring(State.ONGOING, version)
+    world.flows = False
+    world.advance(MINUTE + 1)
+    for _ in range(3):
+        world.write_next(ErrorCode.NOT_ENOUGH_REPLICAS)
+        assert world.state is State.ONGOING
+        world.advance(10_000 - 1)
+        assert not world.writes
+        world.advance(1)
+        assert len(world.writes) == 1
+    world.write_next(ErrorCode.NOT_ENOUGH_REPLICAS)
+    world.flows = True
+    world.advance(10_000)
+    assert world.state is State.COMPLETE_ABORT
+
+
+def test_a_fence_by_a_new_producer_that_cannot_be_written_leaves_the_timeout() -> None:
+    """Rules T.28 and T.37."""
     world = World()
     world.bring(State.ONGOING)
     world.flows = False
-    world.advance(MINUTE + 1)
+    world.ask(InitProducerId(ID, MINUTE))
     world.write_next(ErrorCode.NOT_ENOUGH_REPLICAS)
-    assert world.state is State.ONGOING
     world.flows = True
+    world.advance(MINUTE)
+    assert world.state is State.ONGOING
     world.advance(1)
     assert world.state is State.COMPLETE_ABORT
 
@@ -138,8 +159,8 @@ def test_a_tombstone_that_cannot_be_written_leaves_the_id() -> None:
     assert world.add(*producer) == OK
 
 
-def test_many_ids_are_forgotten_in_portions() -> None:
-    """Rule T.38: the work of one turn is bounded."""
+def with_silent_ids() -> World:
+    """More than one portion, and the first has been taken."""
     world = World(flows=False)
     fields = TxnTransitMetadata(1, MINUTE, producer_epoch=0, last_update_ms=world.now)
     for number in range(MOST_AT_ONCE + 5):
@@ -148,6 +169,26 @@ def test_many_ids_are_forgotten_in_portions() -> None:
     world.now += 8 * DAY
     world.run(world.shard.tick(world.now))
     assert len(world.writes) == MOST_AT_ONCE
+    return world
+
+
+def test_portions_that_cannot_be_written_are_tried_again_after_the_interval() -> None:
+    """Rule T.38."""
+    world = with_silent_ids()
+    while world.writes:
+        world.write_next(ErrorCode.NOT_ENOUGH_REPLICAS)
+    world.advance(HOUR - 1)
+    assert not world.writes
+    for portion in (MOST_AT_ONCE, 5):
+        world.advance(1)
+        assert len(world.writes) == portion
+        world.flow()
+    assert not world.shard.entries
+
+
+def test_many_ids_are_forgotten_in_portions() -> None:
+    """Rule T.38: the work of one turn is bounded."""
+    world = with_silent_ids()
     world.flow()
     world.flows = True
     world.advance(1)

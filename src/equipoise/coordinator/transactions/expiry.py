@@ -35,9 +35,12 @@ class TransactionTimer(NamedTuple):
 EXPIRY = TransactionTimer(TimerKind.EXPIRY)
 
 
-def arm_timeout(shard: TransactionShard, entry: TransactionMetadata, now: int) -> None:
+def arm_timeout(
+    shard: TransactionShard, entry: TransactionMetadata, now: int, *, has_failed_fence: bool = False
+) -> None:
     """The timeout is counted on the wall clock, which may be set: it is looked at anew after each interval.
 
+    So is a fence that has just failed, whose timeout may be over: at once it would fail again, and without end.
     Rules T.37 and T.39. Kafka: TransactionStateManager.timedOutTransactions.
     """
     key = TransactionTimer(TimerKind.TIMEOUT, entry.transactional_id)
@@ -45,7 +48,8 @@ def arm_timeout(shard: TransactionShard, entry: TransactionMetadata, now: int) -
         shard.timers.cancel(key)
         return
     interval = shard.config.transaction_abort_timed_out_transaction_cleanup_interval_ms
-    shard.timers.arm(key, now + max(min(_remaining(shard, entry, now), interval), 0))
+    wait = interval if has_failed_fence else max(min(_remaining(shard, entry, now), interval), 0)
+    shard.timers.arm(key, now + wait)
 
 
 def _remaining(shard: TransactionShard, entry: TransactionMetadata, now: int) -> int:
@@ -70,8 +74,16 @@ def sweep(shard: TransactionShard, step: TransactionStep) -> None:
     silent = [entry for entry in shard.entries.values() if _is_silent(entry, oldest)]
     for entry in silent[:MOST_AT_ONCE]:
         shard.write(entry, entry.prepare(State.DEAD, partitions=frozenset()), step)
-    interval = shard.config.transaction_remove_expired_transaction_cleanup_interval_ms
-    shard.timers.arm(EXPIRY, step.now + (1 if len(silent) > MOST_AT_ONCE else interval))
+    if len(silent) > MOST_AT_ONCE:
+        shard.timers.arm(EXPIRY, step.now + 1)
+    else:
+        arm_sweep(shard, step.now)
+
+
+def arm_sweep(shard: TransactionShard, now: int) -> None:
+    """The next look comes after an interval; also behind a tombstone that could not be written, however many are to
+    come. Rule T.38."""
+    shard.timers.arm(EXPIRY, now + shard.config.transaction_remove_expired_transaction_cleanup_interval_ms)
 
 
 def _is_silent(entry: TransactionMetadata, oldest: int) -> bool:

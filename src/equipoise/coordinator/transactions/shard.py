@@ -81,7 +81,7 @@ class TransactionShard(StateIsData):
         """
         self.status = Status.ACTIVE
         step = TransactionStep(now)
-        self.timers.arm(expiry.EXPIRY, now + self.config.transaction_remove_expired_transaction_cleanup_interval_ms)
+        expiry.arm_sweep(self, now)
         for entry in self.entries.values():
             expiry.arm_timeout(self, entry, now)
             if entry.state in PREPARED:
@@ -226,13 +226,16 @@ class TransactionShard(StateIsData):
     def _not_written(
         self, entry: TransactionMetadata, outcome: TransitionWritten, error: ErrorCode, step: TransactionStep
     ) -> None:
-        """The id is as before, but for what is decided: that stays to be completed. Rules T.28, T.29 and T.34."""
+        """The id is as before, but for what is decided: that stays to be completed. What a timer has begun is tried
+        again after its interval. Rules T.28, T.29, T.34, T.37 and T.38."""
         is_completing = entry.state in PREPARED
         if not is_completing:
             is_fence = outcome.reason in (EndReason.TIMED_OUT, EndReason.FENCED)
             entry.has_failed_epoch_fence = entry.has_failed_epoch_fence or is_fence
             entry.pending = None
-            expiry.arm_timeout(self, entry, step.now)
+            expiry.arm_timeout(self, entry, step.now, has_failed_fence=is_fence)
+            if outcome.fields.state is State.DEAD:
+                expiry.arm_sweep(self, step.now)
         if outcome.caller is not None:
             step.reply(outcome.caller, Answer(write_error(error)))
         if not is_completing:
