@@ -278,6 +278,28 @@ def test_c2_8_it_does_not_turn_while_a_partition_is_assigned_to_nobody() -> None
     assert not ctx.is_classic
 
 
+def test_c2_8_it_does_not_turn_while_a_static_members_new_id_is_not_durable() -> None:
+    """Its JoinGroup is parked until then, and would be forgotten."""
+    ctx = Kept(group_rebalance_incremental="off")
+    a = ctx.guest("a", instance="A")
+    b = ctx.guest("b")
+    for one in (a, b):
+        one.enter()
+    ctx.advance(2 * DELAY)
+    b.sync()
+    a.sync({a: assignment(0, 1, 2), b: assignment(3, 4, 5)})
+    ctx.hold_writes()
+    back = a.offer(owned=()).join("")
+    ctx.set_mode("cooperative")
+    assert back.is_parked
+    b.join()
+    ctx.durable()
+    assert (ctx.is_classic, back.error) == (True, NONE)
+    ctx.holds_writes = False
+    b.join()
+    assert (ctx.is_classic, a.heartbeat().error) == (False, NONE)
+
+
 def test_c2_8_a_hold_ends_in_its_time_across_the_turn() -> None:
     ctx = Kept(group_rebalance_incremental="off")
     a, _ = ctx.guests("a", "b")

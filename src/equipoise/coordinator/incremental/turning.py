@@ -40,9 +40,13 @@ def mode_of(shard: Shard, group_id: str) -> Mode:
 
 
 def maybe_turn(shard: Shard, group_id: str, step: Step, joiner: JoinGroupRequest | None = None) -> None:
-    """A Stable classic group that is eligible, with the member that joins, turns incremental. Rule C2.8."""
+    """A Stable classic group that is eligible, with the member that joins, turns incremental. Rule C2.8.
+
+    A JoinGroup that is parked in a Stable group is a static member's, whose new id is not durable yet. The classic
+    group answers it first: an incremental group parks none, and would forget it.
+    """
     group = shard.groups.get(group_id)
-    if group is None or group.state is not State.STABLE or group.protocol_type != PROTOCOL_TYPE:
+    if group is None or group.state is not State.STABLE or group.protocol_type != PROTOCOL_TYPE or group.parked.joins:
         return
     mode = mode_of(shard, group_id)
     if mode is Mode.OFF:
