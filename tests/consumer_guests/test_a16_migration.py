@@ -7,6 +7,7 @@ import pytest
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.consumer.member import ConsumerGroupMember
 from equipoise.coordinator.consumer.states import MemberState
+from equipoise.coordinator.timers import TimerKey, TimerKind
 from equipoise.wire.apis.k13_leave_group import MemberIdentity
 from equipoise.wire.consumer_protocol import Assignment, encode_assignment
 from equipoise.wire.errors import ErrorCode
@@ -236,6 +237,47 @@ def test_a16_2_the_timers_of_the_classic_group_do_no_harm() -> None:
         ctx.advance(5_000)
         ctx.settle(a, b, n)
     assert len(members_of(ctx)) == 3
+
+
+def test_a16_15_the_timers_of_guests_do_not_end_a_join_phase() -> None:
+    """A guest that is told to rejoin comes back under another id; its old timer is for nobody."""
+    ctx = Mixed()
+    a, b = ctx.guest("a", instance="A"), ctx.guest("b")
+    for one in (a, b):
+        one.enter()
+    ctx.advance(2 * DELAY)
+    b.sync()
+    a.sync({a: assignment(0, 1, 2), b: assignment(3, 4, 5)})
+    a.owned, b.owned = {0, 1, 2}, {3, 4, 5}
+    n = ctx.modern("n")
+    n.join()
+    assert a.heartbeat().error is ErrorCode.REBALANCE_IN_PROGRESS
+    told, a.owned = ctx.now, set[int]()
+    a.protocols = a.offers()
+    a.join("")
+    ctx.settle(a, b, n)
+    n.leave()
+    ctx.settle(a, b)
+    while ctx.now < told + REBALANCE_TIMEOUT - 2_500:
+        ctx.advance(2_500)
+        assert {a.heartbeat().error, b.heartbeat().error} == {ErrorCode.NONE}
+    a.join(protocols=protocols("cooperative-sticky", "range"))
+    ctx.advance(5_000)
+    assert (ctx.state, len(ctx.group().members)) == (State.PREPARING_REBALANCE, 2)
+
+
+@pytest.mark.parametrize("kind", [TimerKind.JOIN, TimerKind.SYNC])
+def test_a16_15_a_timer_of_a_guest_is_none_of_the_classic_group(kind: TimerKind) -> None:
+    """Also if there was no downgrade, but an upgrade that was undone."""
+    ctx = Mixed()
+    a, b = ctx.guests("a", "b")
+    b.join(protocols=protocols("cooperative-sticky", "range"))
+    if kind is TimerKind.SYNC:
+        a.join()
+    state = ctx.state
+    ctx.shard.timers.arm(TimerKey(kind, "g", a.member_id), ctx.now + 1)
+    ctx.advance(10)
+    assert (ctx.state, len(ctx.group().members)) == (state, 2)
 
 
 def test_a16_6_topics_that_are_gone_are_dropped() -> None:

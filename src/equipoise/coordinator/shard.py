@@ -220,6 +220,8 @@ class Shard(ShardState):
                 on_timer(self, consumer_group, key, step)
             return
         match key.kind:
+            case TimerKind.JOIN | TimerKind.SYNC if key.member_id:
+                pass  # of a guest before the downgrade. Rule A16.15. Kafka: GroupMetadataManager.consumerGroupJoinKey
             case TimerKind.SESSION:
                 heartbeat.on_session_timer(self, group, key.member_id, step)
             case TimerKind.HOLD:
