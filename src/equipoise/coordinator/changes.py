@@ -205,6 +205,7 @@ def _fail_from(shard: Shard, failed: Early, error: ErrorCode, step: Step) -> Non
             _let_go(shard, one, error, step)
     if (group := shard.consumer_groups.get(failed.group_id)) is not None:
         undone(group)
+        _refuse_strangers(shard, group, error, step)
         group.computing = group.computed = None  # they may rest on what is undone
         arm_missing(shard, group, step.now)
         arm_target_timer(shard, group, step.now + _PAUSE_MS)
@@ -218,11 +219,22 @@ def _let_go(shard: Shard, group: Group | ConsumerGroup, error: ErrorCode, step: 
     if isinstance(group, Group):
         shard.rebalancer.release_all(group, not_written(error), step)
         return
-    waiting = [*group.held]
-    if group.incremental is not None:
-        waiting += [*group.incremental.heartbeats, *group.incremental.syncs]
-    for member_id in waiting:
+    for member_id in _waiting(group):
         refuse(shard, group, member_id, step, error=write_error(error))
+
+
+def _refuse_strangers(shard: Shard, group: ConsumerGroup, error: ErrorCode, step: Step) -> None:
+    """A newcomer may have asked for more before its first write has failed. It is no member, and what it has said is
+    forgotten: everything that looks at who waits looks for members. Rule C6.7."""
+    for member_id in _waiting(group):
+        if member_id not in group.members:
+            refuse(shard, group, member_id, step, error=write_error(error))
+
+
+def _waiting(group: ConsumerGroup) -> list[str]:
+    """The ids with which somebody waits in the group, or has told what it has."""
+    kept = group.incremental
+    return [*group.held] if kept is None else [*group.held, *kept.heartbeats, *kept.syncs, *kept.stances]
 
 
 def is_void(shard: Shard, write: Write) -> bool:
