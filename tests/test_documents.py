@@ -41,6 +41,7 @@ from equipoise.security.secrets import Secret
 from equipoise.settings import kafka_name, render
 from equipoise.spark.settings import TUNED
 from equipoise.wire.compiler import LONGEST_MESSAGE
+from equipoise.wire.consumer_protocol import MOST_ELEMENTS
 from equipoise.wire.primitives import LONGEST_STRING
 from equipoise.wire.schema import version_range
 from proving.__main__ import app as proving
@@ -83,6 +84,7 @@ def test_the_limits_are_those_of_the_code() -> None:
         f"{config.socket_request_max_bytes} (`socket.request.max.bytes`)",
         str(MAX_ELEMENTS),
         of_partitions,
+        str(MOST_ELEMENTS),
         f"{LONGEST_STRING}, as in Kafka",
         f"{MAX_NEW_PARTITIONS}, as in Kafka",
         str(LONGEST_MESSAGE),

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from equipoise.wire.apis.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from equipoise.wire.apis.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from equipoise.wire.apis.k16_list_groups import ListGroupsRequest
 from equipoise.wire.apis.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from equipoise.wire.apis.k44_incremental_alter_configs import (
     IncrementalAlterableConfig,
@@ -18,13 +20,13 @@ from equipoise.wire.apis.k44_incremental_alter_configs import (
 )
 from equipoise.wire.apis.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from equipoise.wire.apis.k69_consumer_group_describe import ConsumerGroupDescribeRequest
-from equipoise.wire.consumer_protocol import Subscription, encode_subscription
+from equipoise.wire.consumer_protocol import Assignment, Subscription, encode_assignment, encode_subscription
 from equipoise.wire.errors import ErrorCode
 from tests.attack.consumer_requests import ConsumerDrawing, Furnished, Known
-from tests.attack.requests import World
-from tests.attack.test_work_per_request import PARTITIONS, Target
+from tests.attack.requests import Attack, World
+from tests.attack.test_work_per_request import LONGEST_S, PARTITIONS, Target
 from tests.broker.calls import create_topic
-from tests.broker.rawclient import RawClient
+from tests.broker.rawclient import RawClient, request_frame
 from tests.crash.served import ServedBroker
 
 HOUR_MS = 3_600_000
@@ -143,3 +145,47 @@ def test_groups_in_every_state_are_asked_for_much(target: ConsumerTarget) -> Non
 @pytest.mark.parametrize("version", [0, 1])
 def test_every_group_is_asked_for_everything(target: ConsumerTarget, version: int) -> None:
     assert target.check(ConsumerDrawing(target.furnished, 2).all_of(version)) == []
+
+
+def test_a_join_that_owns_two_million_partitions_is_not_read(tmp_path: Path) -> None:
+    """8 MB in an incremental group: the limit of 100 KB does not bound what a JoinGroup carries."""
+    with ServedBroker(tmp_path / "data", tmp_path / "log", {"group.initial.rebalance.delay.ms": 0}) as served:
+        target = Target(served)
+        with RawClient(served.address) as client:
+            member_id = _keep(client, "kept")
+            owning = _joining("kept", member_id, range(2_000_000))
+            held, _ = target.measure(Attack(11, 9, "two million partitions", request_frame(owning, 9)))
+        target.probe.close()
+    assert held < LONGEST_S
+
+
+def _keep(client: RawClient, group: str) -> str:
+    """A group of one member, which is incremental."""
+    first = client.call(_joining(group, ""), 9)
+    answer = client.call(_joining(group, first.member_id), 9)
+    given = encode_assignment(Assignment(assigned_partitions={"many": list(range(PARTITIONS))}))
+    request = SyncGroupRequest(
+        group_id=group,
+        generation_id=answer.generation_id,
+        member_id=first.member_id,
+        protocol_type="consumer",
+        protocol_name="cooperative-sticky",
+        assignments=[SyncGroupRequestAssignment(member_id=first.member_id, assignment=given)],
+    )
+    assert client.call(request, 5).error_code == ErrorCode.NONE
+    rows = client.call(ListGroupsRequest(states_filter=["Stable"], types_filter=[]), 5).groups
+    assert [row.group_id for row in rows] == [group]
+    member_id: str = first.member_id
+    return member_id
+
+
+def _joining(group: str, member_id: str, owned: Sequence[int] = ()) -> JoinGroupRequest:
+    metadata = encode_subscription(Subscription(topics=["many"], owned_partitions={"many": list(owned)}))
+    return JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=45_000,
+        rebalance_timeout_ms=60_000,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="cooperative-sticky", metadata=metadata)],
+    )

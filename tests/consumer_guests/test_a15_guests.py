@@ -7,7 +7,13 @@ import pytest
 from equipoise.coordinator.consumer.states import MemberState
 from equipoise.coordinator.events import MemberLeft
 from equipoise.coordinator.reasons import Departure
-from equipoise.wire.consumer_protocol import Assignment, encode_assignment
+from equipoise.wire.consumer_protocol import (
+    MOST_ELEMENTS,
+    Assignment,
+    Subscription,
+    encode_assignment,
+    encode_subscription,
+)
 from equipoise.wire.errors import ErrorCode
 from tests.consumer_guests.mixed import REBALANCE_TIMEOUT, TOPIC_ID, Guest, Mixed, Modern
 from tests.spec.context import REBALANCE, SESSION, TOPIC, partitions_in, protocols, subscription
@@ -139,6 +145,14 @@ def test_a15_8_a_subscription_that_cannot_be_read_is_refused_and_nothing_happens
     assert ctx.guest("a").join("x", offered=[("range", b"\x00")]).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert list(ctx.consumer_group.members) == ["n"]
     assert ctx.consumer_group.group_epoch == before
+
+
+def test_a15_8_a_subscription_that_takes_long_to_read_is_refused_and_nothing_happens() -> None:
+    ctx, _ = with_modern()
+    metadata = encode_subscription(Subscription(topics=[TOPIC], owned_partitions={TOPIC: list(range(MOST_ELEMENTS))}))
+    call = ctx.guest("a").join("x", offered=[("cooperative-sticky", metadata)])
+    assert call.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert list(ctx.consumer_group.members) == ["n"]
 
 
 def test_a15_9_what_a_guest_says_is_kept() -> None:

@@ -9,6 +9,7 @@ import pytest
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.incremental.eligibility import Mode, eligible_protocol
 from equipoise.wire.consumer_protocol import (
+    MOST_ELEMENTS,
     StickyUserData,
     Subscription,
     encode_sticky_user_data,
@@ -143,6 +144,26 @@ def test_c2_2_a_custom_assignor_is_never_overridden(names: list[str]) -> None:
 def test_c2_3_a_subscription_must_be_readable() -> None:
     assert eligible_protocol(Mode.ALL, [[("range", b"\x00\x01\x00")]]) is None
     assert eligible_protocol(Mode.ALL, [[("range", b"")]]) is None
+
+
+def test_c2_3_a_subscription_that_takes_long_to_read_is_not_read() -> None:
+    """Where all are looked at: of the joiner, of members, and of user data."""
+    longest = MOST_ELEMENTS - 2  # the topic, in both lists
+    for owned, is_eligible in ((longest, True), (longest + 1, False)):
+        metadata = encode_subscription(Subscription(topics=[TOPIC], owned_partitions={TOPIC: list(range(owned))}))
+        offered = [("cooperative-sticky", metadata)]
+        assert (eligible_protocol(Mode.COOPERATIVE, [offered]) is not None) is is_eligible
+        assert (eligible_protocol(Mode.ALL, [offered, protocols("cooperative-sticky")]) is not None) is is_eligible
+    data = encode_sticky_user_data(StickyUserData(owned_partitions={TOPIC: list(range(longest + 2))}))
+    assert eligible_protocol(Mode.ALL, [with_data("sticky", data)]) is None
+
+
+def test_c2_3_a_member_with_too_many_partitions_turns_the_group_classic() -> None:
+    """As one whose subscription cannot be read."""
+    ctx = Kept(partitions=2)
+    a, _ = ctx.members("a", "b")
+    a.again(owned=range(MOST_ELEMENTS))
+    assert (ctx.is_classic, ctx.state) == (True, State.PREPARING_REBALANCE)
 
 
 STICKY_DATA = encode_sticky_user_data(StickyUserData(owned_partitions={TOPIC: [1]}, generation_id=3))

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple, Protocol, TypeVar
 
 from equipoise.coordinator.reasons import NOBODY, Cause, Who
-from equipoise.wire.consumer_protocol import decode_assignment, decode_subscription
+from equipoise.wire.consumer_protocol import MOST_ELEMENTS, decode_assignment, decode_subscription
 from equipoise.wire.errors import ProtocolError
 
 KEPT = 100  # rebalances remembered per group
@@ -525,7 +525,7 @@ def _owned(metadata: bytes | None) -> frozenset[TopicPartition]:
 
 def _read_owned(metadata: bytes) -> frozenset[TopicPartition]:
     try:
-        owned = decode_subscription(metadata).owned_partitions
+        owned = decode_subscription(metadata, budget=MOST_ELEMENTS).owned_partitions
     except ProtocolError:
         return frozenset()
     return frozenset((topic, number) for topic, numbers in owned.items() for number in numbers)

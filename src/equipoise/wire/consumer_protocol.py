@@ -19,6 +19,7 @@ from equipoise.wire.schema import TRUSTED, Message, Struct, field
 PROTOCOL_TYPE = "consumer"
 NEWEST_VERSION = 3
 NO_GENERATION = -1
+MOST_ELEMENTS = 1 << 16  # of all arrays, where a coordinator reads what a client has sent: a request has no more
 
 Partitions = dict[str, list[int]]  # by topic
 Wire = TypeVar("Wire", bound=Message)
@@ -87,10 +88,13 @@ def encode_subscription(subscription: Subscription, version: int = NEWEST_VERSIO
     return _encode(body, version)
 
 
-def decode_subscription(buf: bytes | memoryview, newest: int = NEWEST_VERSION) -> Subscription:
+def decode_subscription(
+    buf: bytes | memoryview, newest: int = NEWEST_VERSION, *, budget: int = TRUSTED
+) -> Subscription:
     """`newest` is the newest layout to read. The coordinator needs only the topics, and reads all as v0: the later
-    fields of some clients do not keep to the version they claim."""
-    body = _decode(ConsumerProtocolSubscription, buf, newest)
+    fields of some clients do not keep to the version they claim. `budget` bounds the elements of all arrays. Raises
+    ProtocolError."""
+    body = _decode(ConsumerProtocolSubscription, buf, newest, budget)
     return Subscription(
         topics=body.topics,
         user_data=body.user_data,
@@ -107,9 +111,9 @@ def encode_assignment(assignment: Assignment, version: int = NEWEST_VERSION) -> 
     return _encode(body, version)
 
 
-def decode_assignment(buf: bytes | memoryview) -> Assignment:
+def decode_assignment(buf: bytes | memoryview, *, budget: int = TRUSTED) -> Assignment:
     """A member's assignment, as SyncGroup carries it. Raises ProtocolError."""
-    body = _decode(ConsumerProtocolAssignment, buf, NEWEST_VERSION)
+    body = _decode(ConsumerProtocolAssignment, buf, NEWEST_VERSION, budget)
     return Assignment(assigned_partitions=_by_topic(body.assigned_partitions), user_data=body.user_data)
 
 
@@ -134,13 +138,13 @@ def _encode(body: Message, version: int) -> bytes:
     return struct.pack(">h", version) + body.encode(version)
 
 
-def _decode(cls: type[Wire], buf: bytes | memoryview, newest: int) -> Wire:
+def _decode(cls: type[Wire], buf: bytes | memoryview, newest: int, budget: int) -> Wire:
     if len(buf) < 2:
         raise ProtocolError(f"{cls.__name__} has {len(buf)} bytes; its version alone takes 2")
     version = int.from_bytes(buf[:2], "big", signed=True)
     if version < 0:
         raise ProtocolError(f"{cls.__name__} has version {version}; versions begin at 0")
-    body: Wire = decoder(cls, min(version, newest), exact=False)(bytes(buf), 2, TRUSTED)
+    body: Wire = decoder(cls, min(version, newest), exact=False)(bytes(buf), 2, budget)
     return body
 
 

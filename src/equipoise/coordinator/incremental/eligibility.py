@@ -12,7 +12,7 @@ from enum import Enum
 from equipoise.assignors import ASSIGNORS, RebalanceProtocol
 from equipoise.coordinator.classic.group import count_votes
 from equipoise.coordinator.consumer.group import ConsumerGroup
-from equipoise.wire.consumer_protocol import StickyAssignorUserData, decode_subscription
+from equipoise.wire.consumer_protocol import MOST_ELEMENTS, StickyAssignorUserData, decode_subscription
 from equipoise.wire.errors import ProtocolError
 
 Offered = Sequence[tuple[str, bytes]]  # protocols of a member: name and metadata, in order of preference
@@ -76,7 +76,7 @@ def _is_understood(protocol: str, offered: Offered) -> bool:
     assignor that has kept a built-in name is recognised, if at all. Rules C2.3 and C2.4."""
     metadata = next(metadata for name, metadata in offered if name == protocol)
     try:
-        data = decode_subscription(metadata).user_data
+        data = decode_subscription(metadata, budget=MOST_ELEMENTS).user_data
     except ProtocolError:
         return False
     if not data:
@@ -94,7 +94,7 @@ def _is_sticky_data(data: bytes) -> bool:
 def _can_be_read(data: bytes) -> bool:
     for version in (1, 0):
         try:
-            StickyAssignorUserData.decode(data, version)
+            StickyAssignorUserData.decode(data, version, budget=MOST_ELEMENTS)
         except ProtocolError:
             continue
         return True

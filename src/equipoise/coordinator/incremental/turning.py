@@ -24,7 +24,7 @@ from equipoise.coordinator.reasons import Cause, Trigger
 from equipoise.coordinator.step import Step
 from equipoise.coordinator.timers import TimerKey, TimerKind
 from equipoise.wire.apis.k11_join_group import JoinGroupRequest
-from equipoise.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment
+from equipoise.wire.consumer_protocol import MOST_ELEMENTS, PROTOCOL_TYPE, Partitions, decode_assignment
 from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _is_complete(shard: Shard, classic: Group) -> bool:
         try:
             metadata = member.metadata(classic.protocol_name)
             claim = read_subscription(metadata, shard.image, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-            given = decode_assignment(member.assignment).assigned_partitions if member.assignment else {}
+            given = _given(member.assignment)
         except (KafkaError, ProtocolError):
             return False
         partitions = with_ids(given, shard.image)
@@ -86,6 +86,10 @@ def _is_complete(shard: Shard, classic: Group) -> bool:
         topics |= claim.topics
         assigned |= partitions
     return assigned >= _partitions_of(topics, shard.image)
+
+
+def _given(assignment: bytes) -> Partitions:
+    return decode_assignment(assignment, budget=MOST_ELEMENTS).assigned_partitions if assignment else {}
 
 
 def _partitions_of(topics: Iterable[str], image: MetadataImage) -> set[TopicPartition]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from equipoise.coordinator.consumer.member import ConsumerGroupMember
 from equipoise.coordinator.consumer.records.build import by_topic
 from equipoise.coordinator.metadata import MetadataImage, Partitions, TopicPartition
-from equipoise.wire.consumer_protocol import Assignment, decode_subscription, encode_assignment
+from equipoise.wire.consumer_protocol import MOST_ELEMENTS, Assignment, decode_subscription, encode_assignment
 from equipoise.wire.consumer_protocol import Partitions as NamedPartitions
 from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError
 
@@ -25,9 +25,10 @@ class Claim(NamedTuple):
 
 
 def read_subscription(metadata: bytes, image: MetadataImage, refusal: ErrorCode) -> Claim:
-    """Raises KafkaError with `refusal` where it cannot be read."""
+    """Raises KafkaError with `refusal` where it cannot be read. That is also where it is too long: a request of 100 MB
+    has room for 25 million owned partitions, which would hold the loop for as long as they are read."""
     try:
-        found = decode_subscription(metadata)
+        found = decode_subscription(metadata, budget=MOST_ELEMENTS)
     except ProtocolError as error:
         raise KafkaError(refusal, str(error)) from None
     return Claim(frozenset(found.topics), with_ids(found.owned_partitions, image), found.rack_id)

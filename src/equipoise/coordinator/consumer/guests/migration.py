@@ -42,7 +42,7 @@ from equipoise.coordinator.parked import REBALANCE
 from equipoise.coordinator.reasons import Cause
 from equipoise.coordinator.step import Caller, Step
 from equipoise.wire.apis.k11_join_group import JoinGroupRequest
-from equipoise.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment
+from equipoise.wire.consumer_protocol import MOST_ELEMENTS, PROTOCOL_TYPE, decode_assignment
 from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ def _assigned(member: ClassicGroupMember, image: MetadataImage) -> Partitions | 
     """None: its assignor has user data, which a `consumer` group could not keep. Raises ProtocolError. Rule A16.1."""
     if not member.assignment:
         return frozenset()
-    found = decode_assignment(member.assignment)
+    found = decode_assignment(member.assignment, budget=MOST_ELEMENTS)
     return None if found.user_data else with_ids(found.assigned_partitions, image)
 
 
