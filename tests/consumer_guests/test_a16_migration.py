@@ -225,6 +225,49 @@ def test_a16_3_in_a_rebalance_that_was_overtaken_members_have_what_they_claim(st
     assert set(n.owned).isdisjoint(a.owned | b.owned) is not strict
 
 
+@pytest.mark.parametrize(
+    ("config", "regex", "error"),
+    [
+        ({}, "([", ErrorCode.INVALID_REGULAR_EXPRESSION),
+        ({"group_consumer_max_size": 2}, None, ErrorCode.GROUP_MAX_SIZE_REACHED),
+    ],
+)
+@pytest.mark.parametrize("waiting", ["held", "parked"])
+def test_a16_2_a_newcomer_that_is_refused_disturbs_nobody(
+    config: dict[str, int], regex: str | None, error: ErrorCode, waiting: str
+) -> None:
+    """Its answers cannot be taken back: they are given when nothing can refuse it any more."""
+    ctx = Mixed(**config)
+    a, b = ctx.guests("a", "b")
+    if waiting == "parked":
+        a.join()
+        b.join()
+    calls = [b.sync() if waiting == "parked" else b.heartbeat(hold_ms=3_000), a.heartbeat(hold_ms=3_000)]
+    state, deadline = ctx.state, ctx.shard.timers.deadline(TimerKey(TimerKind.SESSION, "g", a.member_id))
+    ctx.advance(100)
+    refused = ctx.modern("n").join(**({} if regex is None else {"subscribed_topic_regex": regex}))
+    assert (refused.error, ctx.is_classic, ctx.state) == (error, True, state)
+    assert calls[0].is_parked
+    assert calls[1].is_parked is (waiting == "held")
+    assert ctx.shard.timers.deadline(TimerKey(TimerKind.SESSION, "g", a.member_id)) == deadline
+
+
+def test_a16_2_a_member_that_changes_its_protocol_is_told_too() -> None:
+    """A static member that comes back with the other protocol: its old heartbeat is answered, its new id lives."""
+    ctx = Mixed()
+    a, b = ctx.guest("a", instance="A"), ctx.guest("b")
+    for one in (a, b):
+        one.enter()
+    ctx.advance(2 * DELAY)
+    b.sync()
+    a.sync({a: assignment(0, 1, 2), b: assignment(3, 4, 5)})
+    held = [a.heartbeat(hold_ms=3_000), b.heartbeat(hold_ms=3_000)]
+    n = ctx.modern("n", instance="A")
+    assert n.join().error is ErrorCode.NONE
+    assert [one.error for one in held] == [ErrorCode.REBALANCE_IN_PROGRESS] * 2
+    assert ctx.consumer_group.presence.keys() == {b.member_id, "n"}
+
+
 def test_a16_2_the_timers_of_the_classic_group_do_no_harm() -> None:
     ctx = Mixed()
     a, b = ctx.guests("a", "b")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from equipoise.coordinator.classic.group import Group
 from equipoise.coordinator.consumer.assignment.epochs import (
     advance_member,
     check_room,
@@ -14,7 +15,7 @@ from equipoise.coordinator.consumer.assignment.epochs import (
     update_target,
 )
 from equipoise.coordinator.consumer.group import ConsumerGroup
-from equipoise.coordinator.consumer.guests.migration import check_upgrade_of_incremental, upgrade
+from equipoise.coordinator.consumer.guests.migration import check_upgrade_of_incremental, take_over, upgrade
 from equipoise.coordinator.consumer.holds import Held, forget, hold, may_hold
 from equipoise.coordinator.consumer.member import LEFT_EPOCH, STATIC_LEFT_EPOCH, ConsumerGroupMember
 from equipoise.coordinator.consumer.member_request import MemberRequest
@@ -116,6 +117,7 @@ class _Heartbeat(MemberRequest[ConsumerGroupHeartbeatRequest]):
     """One ConsumerGroupHeartbeat on its way."""
 
     cause: Cause | None = None  # of a bump
+    upgraded: Group | None = None  # the classic group that was here
 
     def run(self) -> ConsumerGroupHeartbeatResponse:
         """Member, group epoch, target, member epoch, in this order. Rule A5.
@@ -141,6 +143,8 @@ class _Heartbeat(MemberRequest[ConsumerGroupHeartbeatRequest]):
             begins_anew=self.request.member_epoch == 0,
             is_full=self.is_full,
         )
+        if self.upgraded is not None:
+            take_over(self.shard, self.upgraded, group, self.step)
         keep_alive(self.shard, group, member_id, self.step.now)
         maybe_resolve(self.shard, group, self.caller, self.step)
         return self.answer(before, after)
@@ -169,7 +173,8 @@ class _Heartbeat(MemberRequest[ConsumerGroupHeartbeatRequest]):
         if isinstance(group, ConsumerGroup):
             return check_upgrade_of_incremental(self.shard, group)
         if group is not None and not group.is_empty:
-            return upgrade(self.shard, self.changes, self.shard.groups[name], self.step)
+            self.upgraded = self.shard.groups[name]
+            return upgrade(self.shard, self.changes, self.upgraded)
         made = ConsumerGroup(name)
         self.changes.install(made)
         if group is not None:

@@ -81,20 +81,30 @@ def policy_of(config: GroupConfig) -> Policy:
 # -- upgrade
 
 
-def upgrade(shard: Shard, changes: Changes, classic: Group, step: Step) -> ConsumerGroup:
+def upgrade(shard: Shard, changes: Changes, classic: Group) -> ConsumerGroup:
     """A classic group with members becomes a `consumer` group. Its members keep generation and assignment, and hear of
     the next target by their heartbeats. Raises KafkaError, and nothing has happened.
 
-    Rules A16.1 to A16.4. Kafka: GroupMetadataManager.convertToConsumerGroup, ConsumerGroup.fromClassicGroup.
+    Rules A16.1, A16.3 and A16.4. Kafka: GroupMetadataManager.convertToConsumerGroup, ConsumerGroup.fromClassicGroup.
     """
     _check_upgrade(shard, classic)
-    group = make_guests(shard, changes, classic)
+    return make_guests(shard, changes, classic)
+
+
+def take_over(shard: Shard, classic: Group, group: ConsumerGroup, step: Step) -> None:
+    """Who waits in the classic group is told to rejoin, and sessions begin. An answer cannot be taken back: this comes
+    when the newcomer can no longer be refused, where Kafka answers with the upgrade itself. The newcomer may have taken
+    the place of one of the members.
+
+    Rule A16.2. Kafka: GroupMetadataManager.convertToConsumerGroup.
+    """
+    shard.rebalancer.release_all(classic, REBALANCE, step)
     for member in classic.members.values():
-        shard.rebalancer.release(classic, member, REBALANCE, step)
-    for guest in group.members.values():
-        keep_guest_alive(shard, group, guest, step.now)
-        group.presence_of(guest.member_id).notes = classic.members[guest.member_id].notes
-    return group
+        guest = group.members.get(member.member_id)
+        if guest is not None:
+            group.presence_of(guest.member_id).notes = member.notes
+        if guest is not None and guest.classic is not None:
+            keep_guest_alive(shard, group, guest, step.now)
 
 
 def make_guests(shard: Shard, changes: Changes, classic: Group) -> ConsumerGroup:
