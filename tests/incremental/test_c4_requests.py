@@ -552,43 +552,6 @@ def test_c6_7_a_join_that_cannot_be_written_has_not_happened() -> None:
     assert a.told is NONE
 
 
-def test_c6_7_who_waits_behind_a_join_that_cannot_be_written_is_answered() -> None:
-    """Else its parked SyncGroup would be looked for among the members, by every later JoinGroup."""
-    ctx = Kept()
-    a, b = ctx.members("a", "b")
-    c = ctx.guest("c")
-    c.join("")
-    ctx.hold_writes()
-    joining = c.join()
-    generation = ctx.consumer_group.members[c.member_id].member_epoch
-    syncing = c.sync(generation_id=generation, protocol_name="cooperative-sticky")
-    assert (joining.is_parked, list(ctx.kept.syncs)) == (True, [c.member_id])
-    ctx.fail_writes()
-    ctx.holds_writes = False
-    assert joining.error is syncing.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert (ctx.kept.syncs, ctx.kept.stances.keys() - ctx.consumer_group.members.keys()) == ({}, set())
-    d = ctx.entered("d")
-    call = d.sync()
-    ctx.advance(PATIENCE_MS)
-    assert (call.error, a.told, b.told) == (NONE, REJOIN, REJOIN)
-
-
-def test_c6_7_a_heartbeat_behind_a_join_that_cannot_be_written_is_answered() -> None:
-    ctx = Kept()
-    (a,) = ctx.members("a")
-    b = ctx.guest("b")
-    b.join("")
-    ctx.hold_writes()
-    b.join()
-    generation = ctx.consumer_group.members[b.member_id].member_epoch
-    held = b.heartbeat(generation_id=generation, hold_ms=3_000)
-    ctx.fail_writes()
-    ctx.holds_writes = False
-    assert held.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    ctx.entered("c")
-    assert a.told is REJOIN
-
-
 def test_c6_8_after_a_restart_members_go_on() -> None:
     ctx = Kept()
     a, b = ctx.members("a", "b")

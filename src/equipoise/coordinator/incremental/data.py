@@ -60,6 +60,8 @@ class Incremental:
     stances: dict[str, Stance] = field(default_factory=dict)  # by member id, since the shard was loaded
     syncs: dict[str, ParkedSync] = field(default_factory=dict)
     heartbeats: dict[str, Caller] = field(default_factory=dict)  # that are held
+    is_waking: bool = False  # within one input: parked SyncGroups go on, one after the other
+    has_freed: bool = False  # within that: one of them has given something up
     bumped_at: int | None = None  # the group epoch, since the last target: the debounce counts from then
 
 

@@ -111,18 +111,34 @@ def _answer(turn: Turn, changes: Changes, member_id: str, parked: ParkedSync) ->
 def wake(shard: Shard, changes: Changes, step: Step) -> None:
     """There is a new target, or partitions have become free: whoever waits goes on, and whoever must rejoin is called.
 
-    Rules C4.6, C4.10 and C5.6.
+    Who goes on may give something up for others, and so comes here again: they are looked at in the next round of the
+    first call. A call inside the other for each of them would be too deep for Python. Rules C4.6, C4.10 and C5.6.
     """
     group = shard.consumer_groups.get(changes.group_id)
     if group is None or group.incremental is None:
         return
     if not changes.has_new_target and next(changes.freed(), None) is None:
         return
+    group.incremental.has_freed = True
+    if group.incremental.is_waking:
+        return
     turn = Turn(shard, group, step)
-    for member_id in list(group.incremental.syncs):
-        if member_id in group.incremental.syncs:
-            _go_on(turn, member_id)
+    group.incremental.is_waking = True
+    try:
+        _wake_all(turn)
+    finally:
+        group.incremental.is_waking = False
     call(turn)
+
+
+def _wake_all(turn: Turn) -> None:
+    """In rounds, until nothing more becomes free: after the first one members mostly take, and seldom give."""
+    kept = turn.incremental
+    while kept.has_freed:
+        kept.has_freed = False
+        for member_id in list(kept.syncs):
+            if member_id in kept.syncs:
+                _go_on(turn, member_id)
 
 
 def _go_on(turn: Turn, member_id: str, *, is_late: bool = False) -> None:
