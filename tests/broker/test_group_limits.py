@@ -12,10 +12,10 @@ from equipoise.broker.server import Server
 from equipoise.wire.apis.k14_sync_group import SyncGroupRequestAssignment
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.records.batch import BatchHeader, iter_headers
-from tests.broker.calls import create_topic, read_partition
-from tests.broker.conftest import Connect, Start, eventually
+from tests.broker.calls import create_topic, delete_topic, read_partition
+from tests.broker.conftest import Connect, StandingClock, Start, advance, eventually
 from tests.broker.rawclient import RawClient
-from tests.spec.requests import commit, fetch, join, sync
+from tests.spec.requests import commit, delete_groups, fetch, join, list_groups, sync
 
 SETTINGS = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
 LIMIT = 1_048_588  # max.message.bytes
@@ -91,6 +91,62 @@ def test_a_commit_larger_than_a_batch_is_refused_and_not_kept(broker: Broker, co
     assert {row.error_code for row in answer.partitions} == {ErrorCode.UNKNOWN_SERVER_ERROR}
     (group,) = client.call(fetch(None, 9), 9).groups
     assert group.topics == []
+
+
+SMALL = 4_000  # max.message.bytes, of the two that follow
+MANY = 300  # offsets, whose tombstones take more than that
+
+
+def committed(client: RawClient, *groups: str) -> None:
+    """In many commits, each of which fits into a batch."""
+    create_topic(client, partitions=MANY)
+    for group in groups:
+        for first in range(0, MANY, 20):
+            (answer,) = client.call(commit({"t": list(range(first, first + 20))}, group), 9).topics
+            assert {row.error_code for row in answer.partitions} == {ErrorCode.NONE}
+
+
+def has_offsets(client: RawClient, *groups: str) -> bool:
+    return any(row.topics for row in client.call(fetch(None, 9, *groups), 9).groups)
+
+
+def test_the_offsets_of_a_deleted_topic_go_however_many_they_are(start: Start, connect: Connect) -> None:
+    """A topic of the same name would begin at the offsets of the old one."""
+    broker = start({**SETTINGS, "message.max.bytes": SMALL})
+    client = connect(broker)
+    committed(client, "g", "h")
+    assert delete_topic(client, "t") == ErrorCode.NONE
+    eventually(lambda: not has_offsets(client, "g", "h"), "the offsets are gone")
+    assert max(header.size for header in batches_of_groups(broker)) <= SMALL
+    results = client.call(delete_groups("g", "h")).results  # behind all writes
+    assert [row.error_code for row in results] == [ErrorCode.NONE] * 2
+
+
+def test_expired_offsets_go_with_their_group_however_many_they_are(start: Start, connect: Connect) -> None:
+    """The sweep tried them all again in vain, every time."""
+    clock = StandingClock()
+    settings = {**SETTINGS, "message.max.bytes": SMALL, "offsets.retention.minutes": 1}
+    broker = start({**settings, "offsets.retention.check.interval.ms": 120_000}, clock=clock)
+    client = connect(broker)
+    committed(client, "g")
+    before = len(batches_of_groups(broker))
+    advance(broker, clock, 120_000)
+    eventually(lambda: not has_offsets(client, "g"), "the offsets are gone")
+    assert client.call(list_groups()).groups == []
+    sizes = [header.size for header in batches_of_groups(broker)[before:]]
+    assert max(sizes) <= SMALL
+    assert len(sizes) > 2
+    (result,) = client.call(delete_groups("g")).results  # behind all writes
+    assert result.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_deletion_larger_than_a_batch_is_refused_as_a_whole(start: Start, connect: Connect) -> None:
+    client = connect(start({**SETTINGS, "message.max.bytes": SMALL}))
+    committed(client, "g")
+    (result,) = client.call(delete_groups("g")).results
+    assert result.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    (group,) = client.call(fetch(None, 9), 9).groups
+    assert len(group.topics[0].partitions) == MANY
 
 
 def rows(client: RawClient, kind: str) -> list[dict[str, Any]]:

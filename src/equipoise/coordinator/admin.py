@@ -13,7 +13,7 @@ from equipoise.coordinator.consumer.records.build import group_tombstones
 from equipoise.coordinator.events import GroupDeleted
 from equipoise.coordinator.incremental.describe import describe
 from equipoise.coordinator.outcomes import GroupTombstoned
-from equipoise.coordinator.step import Caller, Step, write_error
+from equipoise.coordinator.step import Caller, Step, Write, write_error
 from equipoise.wire.apis.k15_describe_groups import DescribedGroup
 from equipoise.wire.apis.k16_list_groups import ListedGroup
 from equipoise.wire.apis.k42_delete_groups import DeletableGroupResult, DeleteGroupsResponse
@@ -102,13 +102,14 @@ def forget(
     *,
     caller: Caller | None = None,
 ) -> None:
-    """At once: a join that comes before the tombstone is durable makes a new group, written behind it.
+    """At once: a join that comes before the tombstone is durable makes a new group, written behind it. Offsets that
+    have expired may go before their group; who deletes a group hears of all or nothing.
 
     Rule 4.6. Kafka: ClassicGroup.createGroupTombstoneRecords.
     """
     shard.install(group.group_id, None)
     tombstones = [group.tombstone()] if isinstance(group, Group) else group_tombstones(group)
-    step.write([*records, *tombstones], GroupTombstoned(group, caller))
+    step.writes.append(Write([*records, *tombstones], GroupTombstoned(group, caller), is_atomic=caller is not None))
 
 
 def group_tombstoned(shard: Shard, outcome: GroupTombstoned, error: ErrorCode, step: Step) -> None:

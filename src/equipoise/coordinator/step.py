@@ -47,12 +47,15 @@ class Write(NamedTuple):
 
     `early`: the records have taken effect already, and are undone if they fail (`changes.py`). Such a write may be
     without records: its outcome then waits for the writes before it.
+
+    `is_atomic`: False where more records than one batch may hold go into several, in this order; else they are refused.
     """
 
     records: list[CoordinatorRecord]
     outcome: Outcome | None = None
     early: Early | None = None
     producer: Producer | None = None
+    is_atomic: bool = True
 
 
 class Resolve(NamedTuple):

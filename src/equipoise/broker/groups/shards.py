@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import islice
+from itertools import accumulate, islice
 from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -289,7 +289,8 @@ class GroupShard:
         gathered anew. None: the first write is a large target, which takes several turns.
 
         Those of one write stay together, or are refused before any is written: no reader could be sure to get them, and
-        the loop would stand still for as long as they take (CoordinatorRuntime.CoordinatorContext.append).
+        the loop would stand still for as long as they take. A write that need not be atomic has its first records
+        appended, and goes on in the next batch (CoordinatorRuntime.CoordinatorContext.append).
         """
         limit = self.partition.topic.settings.message_max_bytes - HEADER_SIZE
         pairs, count, ends = list[Pair](), 0, monotonic() + encoding_s
@@ -301,6 +302,9 @@ class GroupShard:
             if count and (size > limit or not is_whole or count == _MOST_WRITES):
                 break
             if size > limit:
+                if pairs := batch.begin_first(limit):
+                    count = 1
+                    break
                 batch.take_encoded()
                 self._gather_rest(batch, 1)
                 raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"records of {size} bytes; max.message.bytes is less")
@@ -336,6 +340,8 @@ class GroupShard:
             batch.timer.cancel()
         self._appended.pop(batch, None)
         writes, batch.writes = batch.writes, deque()
+        if batch.is_beginning and writes:
+            self._ended -= 1  # its write has ended with the last of its batches
         is_late = batch.is_appended and error in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._tell(writes, error, is_lost=not is_late)
 
@@ -370,13 +376,14 @@ class _Batch:
     """Writes of one append, and the time by which they must be durable. Of the first write that is not taken,
     `encoded` has the records that are bytes already."""
 
-    __slots__ = ("encoded", "encoded_size", "is_appended", "timer", "writes")
+    __slots__ = ("encoded", "encoded_size", "is_appended", "is_beginning", "timer", "writes")
 
     def __init__(self, writes: deque[Write]) -> None:
         self.writes = writes
         self.encoded: list[Pair] = []
         self.encoded_size = 0
         self.is_appended = False
+        self.is_beginning = False  # of a write that goes on in the next batch
         self.timer: Timer | None = None
 
     def has_of(self, producer_id: int) -> bool:
@@ -397,6 +404,23 @@ class _Batch:
         """The records that are bytes; the next write begins anew."""
         found, self.encoded, self.encoded_size = self.encoded, [], 0
         return found
+
+    def begin_first(self, limit: int) -> list[Pair]:
+        """As many records of the first write as that, if they need not stay together. They become a write of their own,
+        and the others the next one, whose outcome is that of all."""
+        write = self.writes[0]
+        if write.is_atomic:
+            return []
+        sizes = accumulate(len(key) + len(value or b"") + _RECORD_OVERHEAD for key, value in self.encoded)
+        count = sum(size <= limit for size in sizes)
+        if not count:
+            return []
+        begun, self.encoded = self.encoded[:count], self.encoded[count:]
+        self.encoded_size = sum(len(key) + len(value or b"") for key, value in self.encoded)
+        self.writes[0] = write._replace(records=write.records[count:])
+        self.writes.appendleft(Write(write.records[:count]))
+        self.is_beginning = True
+        return begun
 
     def split(self, count: int) -> deque[Write]:
         """Keeps the first `count` and gives back the others, however many they are."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from equipoise.coordinator.classic.group import Group
 from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.offsets.committed import tombstone
-from equipoise.coordinator.step import Caller, Step
+from equipoise.coordinator.step import Caller, Step, Write
 from equipoise.wire.apis.k47_offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestTopic,
@@ -67,7 +67,8 @@ def _error(group: Group | ConsumerGroup | None) -> ErrorCode:
 
 
 def topic_deleted(shard: Shard, topic: str, topic_id: bytes, step: Step) -> None:
-    """Offsets of a deleted topic go at once, in every group; those of an older topic of that name too.
+    """Offsets of a deleted topic go at once, in every group; those of an older topic of that name too. No number of
+    them is too large for the log: the tombstones need not go in one batch.
 
     Rule 4.6. Kafka: OffsetMetadataManager.onTopicsDeleted.
     """
@@ -82,4 +83,4 @@ def topic_deleted(shard: Shard, topic: str, topic_id: bytes, step: Step) -> None
         if shard.offsets.get(group_id, topic, partition) is None
     ]
     if records:
-        step.write(records)
+        step.writes.append(Write(records, is_atomic=False))

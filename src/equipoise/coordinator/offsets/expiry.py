@@ -10,7 +10,7 @@ from equipoise.coordinator.classic.group import Group
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.offsets.committed import CommittedOffset, tombstone
-from equipoise.coordinator.step import Step, WallTime
+from equipoise.coordinator.step import Step, WallTime, Write
 from equipoise.wire.consumer_protocol import PROTOCOL_TYPE
 from equipoise.wire.offsets_records import CoordinatorRecord
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 def sweep(shard: Shard, step: Step) -> None:
-    """Offsets past their retention go, and with its last offset an Empty group. What is pending stays (rule T.72).
+    """Offsets past their retention go, and with its last offset an Empty group. What is pending stays (rule T.72). No
+    number of them is too large for the log: the tombstones need not go in one batch.
 
     Rule 4.6. Kafka: GroupCoordinatorShard.cleanupGroupMetadata.
     """
@@ -30,7 +31,7 @@ def sweep(shard: Shard, step: Step) -> None:
         if left == 0 and group.is_empty and not any(shard.offsets.pending.of_group(group.group_id)):
             forget(shard, group, records, step)
         elif records:
-            step.write(records)
+            step.writes.append(Write(records, is_atomic=False))
 
 
 def _expired_offsets(shard: Shard, group: Group | ConsumerGroup, wall_time: WallTime) -> list[CoordinatorRecord]:
