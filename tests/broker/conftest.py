@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -16,6 +17,7 @@ from equipoise.broker.clock import Ms
 from equipoise.broker.net.authorizer import Authorizer
 from equipoise.broker.server import Server
 from equipoise.coordinator.step import WallTime
+from equipoise.log.storage import disk
 from tests.broker.rawclient import TIMEOUT, RawClient
 
 Start = Callable[..., Broker]
@@ -124,6 +126,38 @@ def connect() -> Iterator[Connect]:
     yield connect_one
     for client in clients:
         client.close()
+
+
+class Gate:
+    """Before fdatasync: closed, nothing becomes durable."""
+
+    def __init__(self) -> None:
+        self._open = threading.Event()
+        self._open.set()
+        self.waiting = threading.Event()
+        self._sync = disk.fdatasync
+
+    def close(self) -> None:
+        self.waiting.clear()
+        self._open.clear()
+
+    def open(self) -> None:
+        self._open.set()
+
+    def fdatasync(self, descriptor: int) -> None:
+        if not self._open.is_set():
+            self.waiting.set()
+            assert self._open.wait(60)
+        self._sync(descriptor)
+
+
+@pytest.fixture
+def gate(start: Start, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    """It is open again before the brokers of `start` end, which wait for it."""
+    gate = Gate()
+    monkeypatch.setattr(disk, "fdatasync", gate.fdatasync)
+    yield gate
+    gate.open()
 
 
 @pytest.fixture

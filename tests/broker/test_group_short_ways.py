@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from equipoise.broker import Broker
 from equipoise.broker.server import Server
-from equipoise.log.storage import disk
 from equipoise.security.acls import AclOperation, Resource, ResourceType
 from equipoise.security.session import Session
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.records.batch import iter_headers
 from tests.broker.calls import create_topic
-from tests.broker.conftest import Connect, StandingClock, Start, advance, eventually, waiting_calls
+from tests.broker.conftest import Connect, Gate, StandingClock, Start, advance, eventually, waiting_calls
 from tests.broker.rawclient import RawClient
 from tests.spec.requests import commit, heartbeat, join, sync
 
@@ -135,37 +130,6 @@ def _joined(server: Server) -> int:
 
 
 # -- writes are gathered while the disk is busy
-
-
-class Gate:
-    """Before fdatasync: closed, nothing becomes durable."""
-
-    def __init__(self) -> None:
-        self._open = threading.Event()
-        self._open.set()
-        self.waiting = threading.Event()
-        self._sync = disk.fdatasync
-
-    def close(self) -> None:
-        self.waiting.clear()
-        self._open.clear()
-
-    def open(self) -> None:
-        self._open.set()
-
-    def fdatasync(self, descriptor: int) -> None:
-        if not self._open.is_set():
-            self.waiting.set()
-            assert self._open.wait(60)
-        self._sync(descriptor)
-
-
-@pytest.fixture
-def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
-    gate = Gate()
-    monkeypatch.setattr(disk, "fdatasync", gate.fdatasync)
-    yield gate
-    gate.open()
 
 
 def _record_counts(server: Server) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from equipoise.coordinator.classic.group import Group
@@ -75,8 +75,11 @@ def list_groups(shard: Shard, states: list[str], types: list[str]) -> Iterator[L
             )
 
 
-def delete_group(shard: Shard, group_id: str, caller: Caller, step: Step) -> None:
-    """An Empty group goes with its offsets (KIP-229). Rule 1.4. Kafka: ClassicGroup.validateDeleteGroup.
+def delete_group(
+    shard: Shard, group_id: str, caller: Caller, step: Step, *, under_way: Iterable[tuple[str, int]] = ()
+) -> None:
+    """An Empty group goes with its offsets (KIP-229), also those that are not yet durable: nobody could delete them
+    later. Rule 1.4. Kafka: ClassicGroup.validateDeleteGroup.
 
     The answer is a whole response, which the broker joins with those of other shards.
     """
@@ -87,7 +90,7 @@ def delete_group(shard: Shard, group_id: str, caller: Caller, step: Step) -> Non
     if not group.is_empty:
         step.reply(caller, _deleted(group_id, ErrorCode.NON_EMPTY_GROUP))
         return
-    forget(shard, group, shard.offsets.tombstones(group_id), step, caller=caller)
+    forget(shard, group, shard.offsets.tombstones(group_id, under_way), step, caller=caller)
 
 
 def _deleted(group_id: str, error: ErrorCode) -> DeleteGroupsResponse:

@@ -427,10 +427,10 @@ class Shard(ShardState):
         delete.delete_offsets(self, request, caller, step)
         return step
 
-    def delete_group(self, group_id: str, caller: Caller, now: int) -> Step:
-        """Rule 1.4."""
+    def delete_group(self, group_id: str, caller: Caller, now: int, under_way: Iterable[tuple[str, int]] = ()) -> Step:
+        """Rule 1.4. `under_way`: topics and partitions of the group's commits that are not yet durable."""
         step = Step(now)
-        admin.delete_group(self, group_id, caller, step)
+        admin.delete_group(self, group_id, caller, step, under_way=under_way)
         return step
 
     def topic_deleted(self, topic: str, topic_id: bytes, now: int) -> Step:

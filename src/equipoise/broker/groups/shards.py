@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import accumulate, islice
+from itertools import accumulate, chain, islice
 from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ from equipoise.broker.groups.loader import CoordinatorLoader
 from equipoise.broker.shard_life import DeadlineTimer, batches_of
 from equipoise.broker.topics.topics import Partition
 from equipoise.coordinator.changes import is_void
-from equipoise.coordinator.outcomes import AssignmentWritten
+from equipoise.coordinator.outcomes import AssignmentWritten, OffsetsCommitted
 from equipoise.coordinator.shard import Shard
 from equipoise.coordinator.shard_state import Status
 from equipoise.coordinator.step import Caller, Producer, Step, Write
@@ -32,7 +32,7 @@ from equipoise.random_uuid import random_uuid
 from equipoise.wire.apis.k12_heartbeat import HeartbeatResponse
 from equipoise.wire.apis.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError
-from equipoise.wire.offsets_records import GroupMetadataValue, encode_key, encode_value
+from equipoise.wire.offsets_records import GroupMetadataValue, OffsetCommitKey, encode_key, encode_value
 from equipoise.wire.records.batch import HEADER_SIZE, read_header
 from equipoise.wire.records.build import build_pairs
 from equipoise.wire.schema import Message
@@ -166,6 +166,16 @@ class GroupShard:
             callback()
         else:
             self._after_writes.append((self._begun, callback))
+
+    def commits_under_way(self, group_id: str) -> Iterator[tuple[str, int]]:
+        """The topics and partitions of a group's commits that have no effect yet."""
+        if group_id not in self.core.offsets.commits_under_way:
+            return
+        gathered = () if self._gathered is None else (self._gathered,)
+        for write in chain.from_iterable(batch.writes for batch in (*self._appended, *gathered)):
+            if isinstance(write.outcome, OffsetsCommitted) and write.outcome.request.group_id == group_id:
+                keys = (key for key, _ in write.records)
+                yield from ((key.topic, key.partition) for key in keys if isinstance(key, OffsetCommitKey))
 
     def _tick(self) -> None:
         """When much has come in this turn of the loop, timers wait for the next one."""

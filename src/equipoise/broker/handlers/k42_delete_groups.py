@@ -43,9 +43,11 @@ def _begin(server: Server, call: Call, token: CollectedReply[DeleteGroupsRespons
 
 
 def _delete(server: Server, shard: GroupShard, name: str, caller: Caller) -> None:
-    """Only when commits under way are done: their offsets must go too."""
+    """Only when the commits before the request are done: their offsets must go too. So must those of commits that have
+    begun meanwhile, for they are in the log before the tombstones, and take effect when the group is gone."""
     if shard.core.unavailable is not ErrorCode.NONE:  # it has moved meanwhile
         result = DeletableGroupResult(group_id=name, error_code=shard.core.unavailable)
         caller.token.reply(DeleteGroupsResponse(results=[result]))
         return
-    shard.run(shard.core.delete_group(name, caller, server.clock.now()))
+    under_way = shard.commits_under_way(name)
+    shard.run(shard.core.delete_group(name, caller, server.clock.now(), under_way))

@@ -102,11 +102,12 @@ class CommittedOffsets:
             return [one for one in partitions if one in committed]
         return [one for one in partitions if one in committed or pending.has(group_id, topic, one)]
 
-    def tombstones(self, group_id: str) -> list[CoordinatorRecord]:
-        """The records that take all offsets of a group away, pending ones too (rule T.71). Kafka:
-        OffsetMetadataManager.deleteAllOffsets."""
+    def tombstones(self, group_id: str, under_way: Iterable[tuple[str, int]] = ()) -> list[CoordinatorRecord]:
+        """The records that take all offsets of a group away, pending ones too (rule T.71), and those whose commits are
+        on their way to the log, before these. Kafka: OffsetMetadataManager.deleteAllOffsets."""
         places = {(topic, partition): None for topic, partition, _ in self.of_group(group_id)}
         places |= dict.fromkeys(self.pending.of_group(group_id))
+        places |= dict.fromkeys(under_way)
         return [tombstone(group_id, *place) for place in places]
 
     def topics(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
