@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from equipoise.broker import Broker
 from equipoise.broker.groups.shards import GroupShard
 from equipoise.broker.server import Server
 from equipoise.wire.errors import ErrorCode
+from equipoise.wire.schema import Message
 from tests.broker.calls import create_topic
-from tests.broker.conftest import Connect, Gate, Start, eventually
+from tests.broker.conftest import Connect, Gate, StandingClock, Start, advance, eventually
 from tests.broker.rawclient import RawClient
 from tests.spec.requests import commit, delete_groups, errors_of, fetch, list_groups, offsets_of
 
@@ -71,3 +74,83 @@ def test_a_commit_that_begins_while_a_deletion_waits_goes_with_the_group(
     broker.stop()
     client = connect(start(SETTINGS, data=tmp_path))
     assert (offsets(client), names(client)) == ({}, [])
+
+
+class Hanging:
+    """A broker on a disk that now and then takes longer than `offsets.commit.timeout.ms`, and a connection to it."""
+
+    def __init__(self, start: Start, connect: Connect, gate: Gate, data: Path) -> None:
+        self._start, self._connect, self._gate, self._data = start, connect, gate, data
+        self._clock = StandingClock()
+        self.begin()
+        create_topic(self.client, "t", 3)
+
+    def begin(self) -> None:
+        self._broker = self._start(SETTINGS, data=self._data, clock=self._clock)
+        self.client = self._connect(self._broker)
+
+    def calls_too_long(self, request: Message, version: int) -> Any:
+        """The answer, while the disk still hangs."""
+        self._gate.close()
+        self.client.send(request, version)
+        assert self._gate.waiting.wait(60)
+        advance(self._broker, self._clock, 5_000)
+        return self.client.receive()
+
+    def opens(self) -> None:
+        self._gate.open()
+
+    def goes_on(self) -> None:
+        """All is on disk, and in effect."""
+        self.opens()
+        assert code_of(self.client.call(commit({"t": [0]}, "other"), 9)) == {OK}
+
+    def state(self, *groups: str) -> tuple[list[str], list[dict[tuple[str | bytes, int], int]]]:
+        found = [offsets(self.client, group) for group in groups]
+        return names(self.client), found
+
+    def state_after_restart(self, *groups: str) -> tuple[list[str], list[dict[tuple[str | bytes, int], int]]]:
+        self._broker.stop()
+        self.begin()
+        return self.state(*groups)
+
+
+@pytest.fixture
+def hanging(start: Start, connect: Connect, gate: Gate, tmp_path: Path) -> Hanging:
+    return Hanging(start, connect, gate, tmp_path)
+
+
+def test_a_commit_that_is_durable_after_its_time_out_takes_effect(hanging: Hanging) -> None:
+    """It was in the log, and nowhere else: a restart brought it back."""
+    answer = hanging.calls_too_long(commit({"t": [1]}, offset=20), 9)
+    assert code_of(answer) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert offsets(hanging.client) == {}
+    hanging.goes_on()
+    state = hanging.state("g")
+    assert state == (["g", "other"], [{("t", 1): 20}])
+    assert hanging.state_after_restart("g") == state
+
+
+def test_a_group_whose_tombstone_is_durable_after_its_time_out_is_gone(hanging: Hanging) -> None:
+    """It was there again, with its offsets, until a restart."""
+    hanging.client.call(commit({"t": [0]}, offset=10), 9)
+    (result,) = hanging.calls_too_long(delete_groups(), 2).results
+    assert result.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert names(hanging.client) == []
+    hanging.goes_on()
+    state = hanging.state("g")
+    assert state == (["other"], [{}])
+    assert hanging.state_after_restart("g") == state
+
+
+def test_a_deletion_takes_a_commit_whose_time_ran_out_with_it(hanging: Hanging) -> None:
+    """After a restart it was back, of no group that anybody had made."""
+    hanging.calls_too_long(commit({"t": [1]}, offset=20), 9)
+    hanging.client.send(delete_groups(), 2)
+    hanging.opens()
+    (result,) = hanging.client.receive().results
+    assert result.error_code == OK
+    hanging.goes_on()
+    state = hanging.state("g")
+    assert state == (["other"], [{}])
+    assert hanging.state_after_restart("g") == state

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from equipoise.coordinator.classic.states import State
+from equipoise.coordinator.events import GroupDeleted
+from equipoise.coordinator.step import Step, Write
 from equipoise.wire.errors import ErrorCode, ProtocolError
 from equipoise.wire.offsets_records import GroupMetadataKey, GroupMetadataValue
 from tests.spec.context import DELAY, REBALANCE, SESSION, Context, assignment, protocols, subscription
@@ -176,6 +178,50 @@ def test_0_3_joins_are_answered_from_memory_while_writes_are_under_way() -> None
 # -- whatever a client sends, what is to be written can be written: else the writes of others would fail with it
 
 LONG = "x" * 32_768  # a byte more than a string in a request or a record can have
+
+
+def times_out(ctx: Context) -> Write:
+    """The write under way is in the log, and its time has run out."""
+    (write,) = ctx.under_way
+    ctx.under_way.clear()
+    ctx.run(ctx.shard.written(write, ErrorCode.REQUEST_TIMED_OUT, ctx.now, is_lost=False))
+    return write
+
+
+def settle_late(ctx: Context, write: Write, error: ErrorCode) -> None:
+    step = Step(ctx.now)
+    ctx.shard.settle_late(write, error, step)
+    ctx.run(step)
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR])
+def test_0_3_a_commit_whose_time_ran_out_is_under_way_until_the_log_decides(error: ErrorCode) -> None:
+    """Else the sweep would take its group away before it takes effect."""
+    ctx = Context()
+    ctx.hold_writes()
+    call = ctx.commit({0: 5})
+    write = times_out(ctx)
+    assert call.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert ctx.shard.offsets.commits_under_way == {"g": 1}
+    settle_late(ctx, write, error)
+    assert ctx.shard.offsets.commits_under_way == {}
+    assert ctx.fetch_offset() == (5 if error is ErrorCode.NONE else -1)
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR])
+def test_0_3_a_group_whose_tombstone_is_late_is_back_only_if_that_fails(error: ErrorCode) -> None:
+    ctx = Context()
+    ctx.commit({0: 5})
+    ctx.hold_writes()
+    call = ctx.delete_group()
+    write = times_out(ctx)
+    assert call.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert ctx.shard.find("g") is None
+    settle_late(ctx, write, error)
+    is_back = error is not ErrorCode.NONE
+    assert ctx.fetch_offset() == (5 if is_back else -1)
+    assert (ctx.shard.find("g") is not None) == is_back
+    assert len(ctx.all_events(GroupDeleted)) == (not is_back)
 
 
 @pytest.mark.parametrize(

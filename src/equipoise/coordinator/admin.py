@@ -115,12 +115,18 @@ def forget(
     step.writes.append(Write([*records, *tombstones], GroupTombstoned(group, caller), is_atomic=caller is not None))
 
 
-def group_tombstoned(shard: Shard, outcome: GroupTombstoned, error: ErrorCode, step: Step) -> None:
+def group_tombstoned(shard: Shard, outcome: GroupTombstoned, error: ErrorCode, step: Step, *, is_lost: bool) -> None:
+    """`is_lost`: False of a tombstone that may yet be durable. The group stays away, for it may not be in the log."""
+    if is_lost:
+        group_gone(shard, outcome, error, step)
+    if outcome.caller is not None:
+        step.reply(outcome.caller, _deleted(outcome.group.group_id, write_error(error)))
+
+
+def group_gone(shard: Shard, outcome: GroupTombstoned, error: ErrorCode, step: Step) -> None:
     """If the tombstone cannot be written the group is back, unless a new one has its name by then."""
-    group, caller = outcome.group, outcome.caller
+    group = outcome.group
     if error is ErrorCode.NONE:
-        step.note(GroupDeleted(group.group_id, step.now, expired=caller is None))
+        step.note(GroupDeleted(group.group_id, step.now, expired=outcome.caller is None))
     elif shard.unavailable is ErrorCode.NONE and shard.find(group.group_id) is None:
         shard.install(group.group_id, group)
-    if caller is not None:
-        step.reply(caller, _deleted(group.group_id, write_error(error)))

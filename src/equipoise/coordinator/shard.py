@@ -164,7 +164,8 @@ class Shard(ShardState):
 
     def settle_write(self, write: Write, error: ErrorCode, step: Step, *, is_lost: bool = True) -> None:
         """A write of ours is durable and takes effect, or it has failed. What follows stands in its outcome, and is
-        done by the module that made it. `is_lost`: after an error the records are not in the log. Rule 0.3."""
+        done by the module that made it. `is_lost`: after an error the records are not in the log; else `settle_late`
+        may follow. Rule 0.3."""
         if write.early is not None:
             error = end_write(self, write, error, step, is_lost=is_lost)
         if error is _NONE:
@@ -173,7 +174,7 @@ class Shard(ShardState):
                 self.apply(record, step.now, producer_id)
         match write.outcome:
             case OffsetsCommitted() as outcome:
-                commit.offsets_committed(self, outcome, error, step)
+                commit.offsets_committed(self, outcome, error, step, is_lost=is_lost)
             case Answered() as outcome:
                 _answer(outcome, error, step)
             case GroupCreated() as outcome:
@@ -184,7 +185,17 @@ class Shard(ShardState):
             case StaticMemberReplaced() as outcome:
                 join.static_member_replaced(self, outcome, error, step)
             case GroupTombstoned() as outcome:
-                admin.group_tombstoned(self, outcome, error, step)
+                admin.group_tombstoned(self, outcome, error, step, is_lost=is_lost)
+
+    def settle_late(self, write: Write, error: ErrorCode, step: Step) -> None:
+        """A write that was in the log when its time ran out is durable after all, or has failed. Whoever waited has had
+        an answer; what is in memory follows the log. Kafka: CoordinatorRuntime.OperationTimeout.run."""
+        self.settle_write(write._replace(early=None, outcome=None), error, step)
+        match write.outcome:
+            case OffsetsCommitted(request=request):
+                self.offsets.commit_ends(request.group_id)
+            case GroupTombstoned() as outcome:
+                admin.group_gone(self, outcome, error, step)
 
     # -- time
 

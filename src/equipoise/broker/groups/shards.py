@@ -340,20 +340,36 @@ class GroupShard:
         self._done(batch, ErrorCode.NONE if durable else ErrorCode.KAFKA_STORAGE_ERROR)
 
     def _time_out(self, batch: _Batch) -> None:
+        """What is only gathered is never written. What is in the log may yet become durable: who waits is answered, and
+        the disk decides on its effect. Kafka: CoordinatorRuntime.OperationTimeout.run."""
+        if batch.is_appended:
+            batch.is_late = True
+            self._ended -= batch.is_beginning
+            self._tell(batch.writes, ErrorCode.REQUEST_TIMED_OUT, is_lost=False)
+            return
         if batch is self._gathered:
             self._gathered = None
         self._done(batch, ErrorCode.REQUEST_TIMED_OUT)
 
     def _done(self, batch: _Batch, error: ErrorCode) -> None:
-        """Tells the outcome, once: after a time-out what the disk says is no longer asked for."""
+        """Tells the outcome, once. After a time-out nobody waits for it any more, but the shard."""
         if batch.timer is not None:
             batch.timer.cancel()
         self._appended.pop(batch, None)
         writes, batch.writes = batch.writes, deque()
-        if batch.is_beginning and writes:
-            self._ended -= 1  # its write has ended with the last of its batches
-        is_late = batch.is_appended and error in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        self._tell(writes, error, is_lost=not is_late)
+        if batch.is_late:
+            self._tell_late(writes, error)
+            return
+        if writes:
+            self._ended -= batch.is_beginning  # its write has ended with the last of its batches
+        is_lost = not (batch.is_appended and error is ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._tell(writes, error, is_lost=is_lost)
+
+    def _tell_late(self, writes: Iterable[Write], error: ErrorCode) -> None:
+        step = Step(self._server.clock.now())
+        for write in writes:
+            self.core.settle_late(write, error, step)
+        self.run(step)
 
     def _tell(self, writes: Iterable[Write], error: ErrorCode, *, is_lost: bool = True) -> None:
         step, writes = Step(self._server.clock.now()), list(writes)
@@ -386,7 +402,7 @@ class _Batch:
     """Writes of one append, and the time by which they must be durable. Of the first write that is not taken,
     `encoded` has the records that are bytes already."""
 
-    __slots__ = ("encoded", "encoded_size", "is_appended", "is_beginning", "timer", "writes")
+    __slots__ = ("encoded", "encoded_size", "is_appended", "is_beginning", "is_late", "timer", "writes")
 
     def __init__(self, writes: deque[Write]) -> None:
         self.writes = writes
@@ -394,6 +410,7 @@ class _Batch:
         self.encoded_size = 0
         self.is_appended = False
         self.is_beginning = False  # of a write that goes on in the next batch
+        self.is_late = False  # who waited has heard of a time-out; the disk has not answered yet
         self.timer: Timer | None = None
 
     def has_of(self, producer_id: int) -> bool:

@@ -100,13 +100,17 @@ def known_commit(request: OffsetCommitRequest, topic_ids: Mapping[str, bytes]) -
     return KnownCommit(request, rows, topic_ids, commit_response(request, ErrorCode.NONE))
 
 
-def offsets_committed(shard: Shard, outcome: OffsetsCommitted, error: ErrorCode, step: Step) -> None:
-    """The commit is durable and has taken effect, or has failed as a whole. Rules 4.1 and T.68.
+def offsets_committed(
+    shard: Shard, outcome: OffsetsCommitted, error: ErrorCode, step: Step, *, is_lost: bool = True
+) -> None:
+    """The commit is durable and has taken effect, or has failed as a whole. One that may yet take effect is answered,
+    and stays under way. Rules 4.1 and T.68.
 
     Kafka: GroupCoordinatorService.commitOffsets, GroupCoordinatorService.commitTransactionalOffsets.
     """
     request, too_large, caller, response = outcome
-    shard.offsets.commit_ends(request.group_id)
+    if is_lost:
+        shard.offsets.commit_ends(request.group_id)
     if error is not _NONE:
         too_large = NO_PARTITIONS
     elif response is not None:
