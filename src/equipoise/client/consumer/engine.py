@@ -144,6 +144,7 @@ class ConsumerEngine:
                 self._being_told = callback.partitions
                 self._shared |= callback.partitions
                 self.subscriptions.assign(callback.partitions, held=True)
+                self._loop.call_soon_threadsafe(self._lacking.set)  # the listener may ask for their positions
         return callback
 
     def callback_done(self, *, has_failed: bool = False) -> None:
