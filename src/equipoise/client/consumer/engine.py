@@ -297,8 +297,10 @@ class ConsumerEngine:
     # -- leaving
 
     def unsubscribe(self) -> None:
-        """Nothing is assigned any more, and the group goes on without the member."""
-        self.assign(frozenset())
+        """Nothing is assigned any more, and the group goes on without the member. What the group has assigned is given
+        up after on_revoked, which may commit its positions (ConsumerCoordinator.onLeavePrepare)."""
+        if self.membership is None or not self.member.subscription.is_active:
+            self.assign(frozenset())
         self._loop.call_soon_threadsafe(self._unmatched.end)
         if self.membership is not None:
             self.membership.act(lambda member, now: member.unsubscribe(now))
