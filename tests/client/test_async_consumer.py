@@ -105,6 +105,38 @@ def test_reading_committing_and_resuming(broker: Broker, topic: str) -> None:
     run(main())
 
 
+def test_iterating_commits_no_more_than_it_has_yielded(broker: Broker, topic: str) -> None:
+    produce(broker, topic, 20, partitions=1)
+    place = TopicPartition(topic, 0)
+
+    async def until(consumer: AsyncConsumer, offset: int) -> None:
+        async for record in consumer:
+            if record.offset == offset:
+                break
+
+    async def committed() -> int:
+        async with AsyncConsumer(settings(broker, topic)) as consumer:
+            return (await consumer.committed(place))[place].offset
+
+    async def main() -> None:
+        async with AsyncConsumer(settings(broker, topic)) as consumer:
+            consumer.subscribe(topic)
+            await until(consumer, 4)
+        assert await committed() == 4
+        async with AsyncConsumer(settings(broker, topic), enable_auto_commit=False) as consumer:
+            consumer.subscribe(topic)
+            await until(consumer, 7)
+            await consumer.commit()
+            assert await committed() == await consumer.position(place) == 8
+            consumer.pause(place)
+            assert await consumer.poll(0.05) == []
+            consumer.resume(place)
+            await until(consumer, 8)
+            assert [record.offset for record in await consumer.poll()] == list(range(9, 20))
+
+    run(main())
+
+
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 def test_two_on_one_loop_hand_over(broker: Broker, strategy: str) -> None:
     topic = f"two-on-one-loop-{strategy}"

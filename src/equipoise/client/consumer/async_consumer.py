@@ -99,12 +99,17 @@ class AsyncConsumer(BaseConsumer):
         return True
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
-        """Yields records for ever. A record counts as processed when the application asks for the next."""
+        """Yields records for ever. A record counts as processed when the application asks for the next, or polls:
+        until then it is not committed automatically. commit() counts it as soon as it is yielded.
+
+        What is polled and not yielded is not read yet: the next iteration or poll begins there."""
         return self._records()
 
     async def _records(self) -> AsyncIterator[ConsumerRecord]:
+        fetch_buffer = self._engine.fetch_buffer
         while True:
-            for record in await self.poll():
+            hand = await self._poll(1.0, lambda: fetch_buffer.take_in_hand(self.config.max_poll_records), len)
+            for record in hand or ():
                 yield record
 
     async def _run_callbacks(self) -> None:

@@ -125,7 +125,8 @@ class BaseConsumer:
         return ConsumerGroupMetadata(config.group_id, member.generation_id, member.member_id, config.group_instance_id)
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The offsets behind what poll() has returned, of each assigned partition: what commit() would commit."""
+        """The offsets behind what poll() has returned, or an iteration has yielded, of each assigned partition: what
+        commit() would commit."""
         return self._engine.subscriptions.consumed()
 
     def seek_to_committed(self, *partitions: Place | Places) -> None:
@@ -209,6 +210,8 @@ class BaseConsumer:
 
     def _begin_poll(self) -> None:
         self._check_use()
+        if self._engine.subscriptions.hand is not None:
+            self._engine.subscriptions.hand.finish()
         self._engine.begin_poll()
         is_due = self.config.enable_auto_commit and time.monotonic() >= self._commit_due
         if is_due and not self._is_auto_committing:
@@ -232,7 +235,8 @@ class BaseConsumer:
             self._engine.commit(changed, lambda commit: self._auto_committed(changed, commit))
 
     def _uncommitted(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        positions = self._engine.subscriptions.consumed()
+        """A record of an iteration that the application is at work on may yet fail: it is not committed."""
+        positions = self._engine.subscriptions.consumed(processed=True)
         return {one: at for one, at in positions.items() if self._committed.get(one) != at.offset}
 
     def _auto_committed(self, positions: dict[TopicPartition, OffsetAndMetadata], commit: Commit) -> None:
@@ -253,10 +257,15 @@ class BaseConsumer:
         return getattr(self._listener, callback.kind.value)
 
     def _to_commit(self, offsets: OffsetsToCommit | None) -> dict[TopicPartition, OffsetAndMetadata]:
+        subscriptions = self._engine.subscriptions
         if offsets is None:
-            return self._engine.subscriptions.consumed()
-        bare = [as_partition(one) for one, at in offsets.items() if not isinstance(at, OffsetAndMetadata)]
-        return _with_metadata(offsets, self._engine.subscriptions.consumed(bare) if bare else {})
+            found = subscriptions.consumed()
+        else:
+            bare = [as_partition(one) for one, at in offsets.items() if not isinstance(at, OffsetAndMetadata)]
+            found = _with_metadata(offsets, subscriptions.consumed(bare) if bare else {})
+        if subscriptions.hand is not None:
+            subscriptions.hand.committed(found)
+        return found
 
 
 def as_partition(place: object) -> TopicPartition:

@@ -96,9 +96,13 @@ class Consumer(BaseConsumer):
         return found
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Yields records for ever. A record counts as processed when the application asks for the next."""
+        """Yields records for ever. A record counts as processed when the application asks for the next, or polls:
+        until then it is not committed automatically. commit() counts it as soon as it is yielded.
+
+        What is polled and not yielded is not read yet: the next iteration or poll begins there."""
+        fetch_buffer = self._engine.fetch_buffer
         while True:
-            yield from self.poll()
+            yield from self._poll(1.0, lambda: fetch_buffer.take_in_hand(self.config.max_poll_records), len) or ()
 
     def _run_callbacks(self) -> None:
         while (callback := self._engine.begin_callback()) is not None:

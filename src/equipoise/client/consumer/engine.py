@@ -67,6 +67,7 @@ class ConsumerEngine:
         """Ends it. The group hears of it by `leave` alone."""
         self._unmatched.end()
         self._absent.keep(set())
+        self.subscriptions.take_hand()
         if self.membership is not None:
             self.membership.close()
         if self._task is not None:

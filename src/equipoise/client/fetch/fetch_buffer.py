@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from equipoise.client.consumer.config import ConsumerConfig
 from equipoise.client.fetch.completed_fetch import CompletedFetch
+from equipoise.client.fetch.hand import Hand
 from equipoise.client.fetch.records import ConsumerRecord, Reading, Undecodable, Undecoded, read
 from equipoise.client.fetch.subscription_state import SubscriptionState, TopicPartitionState
 from equipoise.garbage import without_collection
@@ -71,7 +72,11 @@ class FetchBuffer:
         self._open: list[tuple[TopicPartitionState, CompletedFetch]] = []  # what is decoded, not done, and heavy
 
     def take(self, max_records: int) -> list[ConsumerRecord]:
-        """Up to so many records, none if there are none. Raises what is the matter with a partition, in its turn."""
+        """Up to so many records, none if there are none. Raises what is the matter with a partition, in its turn.
+
+        What an iteration has left comes first."""
+        if self._subscriptions.hand is not None and (left := self._subscriptions.take_hand()):
+            return left
         with without_collection():
             taken = self._take(max_records)
         self._signal_room()
@@ -90,8 +95,21 @@ class FetchBuffer:
                     taken += self._take_from(turn, max_records - len(taken), load)
         return taken
 
+    def take_in_hand(self, max_records: int) -> Hand | None:
+        """The same for an iteration, which yields them one by one; what an earlier one has left comes first."""
+        subscriptions = self._subscriptions
+        if not subscriptions.hand:
+            before = subscriptions.ready_positions()
+            taken = self.take(max_records)
+            subscriptions.hand = Hand(taken, before) if taken else None
+        return subscriptions.hand
+
     def take_arrow(self, max_records: int, *, views: bool = False) -> pa.Table | None:
-        """The same as a table, or None if there are none. Needs the extra `equipoise[arrow]`."""
+        """The same as a table, or None if there are none. Needs the extra `equipoise[arrow]`. What an iteration has
+        left is fetched again."""
+        if self._subscriptions.hand is not None:
+            self._subscriptions.give_back()
+            self._subscriptions.take_hand()
         if self._columns is None:
             from equipoise.client.fetch.columns import Columns
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from equipoise.client.fetch.completed_fetch import CompletedFetch
+from equipoise.client.fetch.hand import Hand
+from equipoise.client.fetch.records import ConsumerRecord
 from equipoise.client.metadata.leader_epochs import NO_EPOCH, LogPosition, Truncation
 from equipoise.member.commits import OffsetAndMetadata
 from equipoise.member.partitions import TopicPartition, listed
@@ -158,6 +160,7 @@ class SubscriptionState:
         # Those with completed fetches or a failure; the first has the next turn.
         self.ready: dict[TopicPartition, TopicPartitionState] = {}
         self.queued_bytes = 0
+        self.hand: Hand | None = None  # what an iteration has taken, and has not yielded yet
         self.is_short_of_room = False  # something was not fetched because too much is queued
         self._epochs = itertools.count(1)
 
@@ -194,26 +197,34 @@ class SubscriptionState:
                 if state is not None:
                     self._clear(state)
                     state.epoch = 0
+                if self.hand is not None:
+                    self.hand.drop(partition)
         self.on_change()
 
     # -- positions
 
     def position(self, partition: TopicPartition) -> int | None:
-        """The offset of the next record that will be taken; None: not known yet."""
+        """The offset of the next record that the application gets; None: not known yet."""
         with self.lock:
-            return self._find(partition).position
+            return self._position(self._find(partition))
 
     def positions(self) -> dict[TopicPartition, int]:
         """All that are known."""
         with self.lock:
             return {key: one.position for key, one in self.assignment.items() if one.position is not None}
 
-    def consumed(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, OffsetAndMetadata]:
+    def consumed(
+        self, partitions: Iterable[TopicPartition] | None = None, *, processed: bool = False
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Of these partitions, or of all, what is known, as it is committed: with the epoch by which the next owner can
-        check it."""
+        check it. With `processed`, without the record of an iteration that the application is at work on."""
         with self.lock:
             chosen = self.assignment if partitions is None else [one for one in partitions if one in self.assignment]
             found = {key: self.assignment[key].log_position for key in chosen}
+            for key, at in ({} if self.hand is None else self.hand.positions(processed=processed)).items():
+                taken = found.get(key)
+                if taken is not None and at.offset < taken.offset:
+                    found[key] = at
         return {
             key: OffsetAndMetadata(one.offset, "", one.leader_epoch)
             for key, one in found.items()
@@ -237,6 +248,7 @@ class SubscriptionState:
             raise UsageError(f"offset {offset} of {partition} is too large: offsets end at {MAX_OFFSET}")
         with self.lock:
             self._move(self._find(partition), offset, leader_epoch)
+            self._sought(partition)
         self.on_change()
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
@@ -244,6 +256,7 @@ class SubscriptionState:
         with self.lock:
             for partition in partitions:
                 self._move(self._find(partition), None)
+                self._sought(partition)
         self.on_change()
 
     def begin(self, lacking: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, LogPosition]) -> None:
@@ -265,6 +278,7 @@ class SubscriptionState:
         with self.lock:
             for partition in partitions:
                 self.look_up(self._find(partition), timestamp)
+                self._sought(partition)
         self.on_change()
 
     def partitions_needing_reset(self) -> dict[TopicPartition, tuple[int, int]]:
@@ -304,8 +318,10 @@ class SubscriptionState:
     # -- pauses
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Nothing of these is fetched or taken; what was fetched is kept."""
-        self._set_paused(partitions, True)
+        """Nothing of these is fetched, taken or yielded; what was fetched is kept."""
+        paused = frozenset(partitions)
+        self._set_paused(paused, True)
+        self.give_back(paused)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Ends what `pause` began."""
@@ -323,6 +339,43 @@ class SubscriptionState:
             for state in found:
                 state.is_paused = is_paused
 
+    # -- what an iteration has taken
+
+    def take_hand(self) -> list[ConsumerRecord]:
+        """What it has not yielded, for whoever polls instead."""
+        hand, self.hand = self.hand, None
+        return [] if hand is None else hand.take_rest()
+
+    def give_back(self, partitions: Collection[TopicPartition] | None = None) -> None:
+        """What it has not yielded of these, or of all, is taken again. A partition that has gone back before it by
+        itself (its log was cut), or was revoked, stays where it is."""
+        with self.lock:
+            for key, at in ({} if self.hand is None else self.hand.positions()).items():
+                state = self.assignment.get(key)
+                if self.hand is None or (partitions is not None and key not in partitions):
+                    continue
+                self.hand.drop(key)
+                if state is not None and state.position is not None and state.position > at.offset:
+                    self._move(state, *at)
+        self.on_change()
+
+    def ready_positions(self) -> dict[TopicPartition, LogPosition]:
+        """Of those that have something for the application."""
+        with self.lock:
+            known = {key: state.log_position for key, state in self.ready.items()}
+        return {key: at for key, at in known.items() if at is not None}
+
+    def _sought(self, partition: TopicPartition) -> None:
+        if self.hand is not None:
+            self.hand.sought(partition)
+
+    def _position(self, state: TopicPartitionState) -> int | None:
+        taken = state.position
+        if self.hand is None or taken is None:
+            return taken
+        at = self.hand.positions().get(state.partition)
+        return taken if at is None else min(taken, at.offset)
+
     # -- what the broker says of them
 
     def high_watermark(self, partition: TopicPartition) -> int | None:
@@ -336,7 +389,8 @@ class SubscriptionState:
         with self.lock:
             state = self._find(partition)
             end = state.last_stable_offset if committed_only else state.high_watermark
-            return None if end < 0 or state.position is None else max(0, end - state.position)
+            position = self._position(state)
+            return None if end < 0 or position is None else max(0, end - position)
 
     # -- under the lock, for those who fetch and take
 
