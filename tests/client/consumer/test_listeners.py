@@ -1,4 +1,4 @@
-"""What a rebalance listener may ask of its consumer, in both group protocols."""
+"""What callbacks may ask of their consumer: rebalance listeners in both group protocols, and those of commits."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from equipoise.broker import Broker
 from equipoise.client import Consumer, RebalanceListener, TopicPartition
+from equipoise.wire.errors import KafkaError, UsageError
 from tests.client.consumer.consuming import read, wait
 from tests.client.writing import produce
 
@@ -83,3 +84,41 @@ def test_a_listener_that_fails_does_not_keep_the_partitions(
     assert one.assignment() == frozenset()
     one.assign([(topic, 0)])
     assert one.assignment() == {TopicPartition(topic, 0)}
+
+
+def test_calls_that_wait_are_refused_in_the_callback_of_a_commit(
+    broker: Broker, topic: str, consumer: Callable[..., Consumer], caplog: pytest.LogCaptureFixture
+) -> None:
+    """They would wait for the thread that they are in, for ever, and with it everything else."""
+    produce(broker, topic, 9)
+    place = TopicPartition(topic, 0)
+    one = consumer(enable_auto_commit=False)
+    one.subscribe(topic)
+    read(one, 9)
+    refused: list[str] = []
+
+    def ask(error: KafkaError | None) -> None:
+        calls: list[Callable[[], object]] = [
+            lambda: one.commit({place: 3}),
+            lambda: one.committed(place),
+            lambda: one.position(place),
+            lambda: one.poll(0),
+            one.unsubscribe,
+            one.close,
+        ]
+        for call in calls:
+            with pytest.raises(UsageError, match="inside a callback of commit_async") as raised:
+                call()
+            refused.append(str(raised.value).split("(")[0])
+        one.commit_async({place: 3})
+        raise RuntimeError("the application's")
+
+    one.commit_async({place: 2}, ask)
+    wait(one, lambda: one.committed(place)[place].offset == 3)
+    assert refused == ["commit", "committed", "position", "poll", "unsubscribe", "close"]
+    assert "the callback of commit_async() has failed" in caplog.text
+    assert "could not be taken in" not in caplog.text
+    one.commit({place: 1})
+    refused.clear()
+    one.commit_async({}, ask)  # there is nothing to wait for: the application's thread calls it at once
+    assert len(refused) == 6

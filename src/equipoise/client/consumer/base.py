@@ -57,6 +57,7 @@ class BaseConsumer:
         self._in_use = threading.Lock()
         self._user = 0  # the thread that holds it, or held it last
         self._is_in_callback = False
+        self._telling: int | None = None  # the thread that runs a callback of commit_async()
         self._commit_due = 0.0
         self._committed: dict[TopicPartition, int] = {}  # by auto-commit
         self._is_auto_committing = False  # one at a time: while no coordinator answers they would pile up
@@ -223,9 +224,29 @@ class BaseConsumer:
         return None if self._leaves_at is None else round(max(self._leaves_at - now, 0.0), 1)
 
     def commit_async(self, offsets: OffsetsToCommit | None = None, on_done: OffsetCommitCallback | None = None) -> None:
-        """Commits without waiting. `on_done` gets the error, or None; a blocking consumer's thread calls it."""
+        """Commits without waiting. `on_done` gets the error, or None. A blocking consumer's thread calls it, in which
+        nothing may wait: there commit_async() can be called, and commit() is a UsageError."""
         tell = on_done or _log_failure
-        self._engine.commit(self._to_commit(offsets), lambda commit: tell(commit.error))
+        self._engine.commit(self._to_commit(offsets), lambda commit: self._tell(tell, commit.error))
+
+    def _tell(self, on_done: OffsetCommitCallback, error: KafkaError | None) -> None:
+        """Under the lock of the group: one thread at a time. An exception of the application is none of the member,
+        which is in the middle of taking in an answer."""
+        outer, self._telling = self._telling, threading.get_ident()
+        try:
+            on_done(error)
+        except Exception:
+            log.exception("the callback of commit_async() has failed")
+        finally:
+            self._telling = outer
+
+    def _refuse_to_wait(self, what: str) -> None:
+        """Inside the callback of a commit it would wait for ever: for the thread or the lock that it holds."""
+        if self._telling == threading.get_ident():
+            raise UsageError(
+                f"{what} cannot be called inside a callback of commit_async(), which must not wait: use "
+                "commit_async(), or call it when the callback has returned"
+            )
 
     def _auto_commit(self) -> None:
         """Commits what earlier polls have returned and is not committed yet."""

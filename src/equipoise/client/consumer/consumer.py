@@ -23,7 +23,7 @@ from equipoise.client.consumer.engine import ConsumerEngine, too_late
 from equipoise.client.fetch.records import ConsumerRecord
 from equipoise.client.net.loop_thread import LoopThread
 from equipoise.member import Callback, CallbackKind, Commit, OffsetAndMetadata, TopicPartition
-from equipoise.wire.errors import KafkaError
+from equipoise.wire.errors import KafkaError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,6 +79,7 @@ class Consumer(BaseConsumer):
 
     def _poll(self, timeout: float, take: Callable[[], Result], count: Callable[[Any], int]) -> Result | None:
         deadline, found = time.monotonic() + timeout, None
+        self._refuse_to_wait("poll()")
         with self._alone():
             self._begin_poll()
             try:
@@ -135,6 +136,7 @@ class Consumer(BaseConsumer):
         An offset is that of the next record to read. Raises CommitFailedError if the commit can never succeed, and
         RebalanceInProgressError if it can be tried again after a poll.
         """
+        self._refuse_to_wait("commit()")
         done = threading.Event()
         commits: list[Commit] = []
 
@@ -178,6 +180,11 @@ class Consumer(BaseConsumer):
     def _wait_for(self, work: Coroutine[Any, Any, Result], timeout: float | None, what: str) -> Result:
         limit = self.config.default_api_timeout_ms / 1000 if timeout is None else timeout
         try:
+            self._refuse_to_wait(what)
+        except UsageError:
+            work.close()
+            raise
+        try:
             return self._thread.run(work, limit, within=self._engine.cluster.unless_refused)
         except TimeoutError:
             raise too_late(what, limit, self._engine) from None
@@ -186,6 +193,7 @@ class Consumer(BaseConsumer):
 
     def unsubscribe(self) -> None:
         """Gives up all partitions and leaves the group. Listeners are called."""
+        self._refuse_to_wait("unsubscribe()")
         with self._alone():
             self._leave(self.config.default_api_timeout_ms / 1000, self._engine.unsubscribe)
 
@@ -194,6 +202,7 @@ class Consumer(BaseConsumer):
         unless `leave` is True; with False any member goes without a word (KIP-1092)."""
         if self._is_closed:
             return
+        self._refuse_to_wait("close()")
         with self._alone():
             try:
                 self._leave(timeout, partial(self._engine.leave, leave))
