@@ -164,6 +164,92 @@ def test_two_on_one_loop_hand_over(broker: Broker, strategy: str) -> None:
     run(main())
 
 
+class Slow(RebalanceListener):
+    """Takes longer than a poll may, and is let go on."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.heard: list[str] = []
+        self.fails = fails
+        self.may_end = asyncio.Event()
+
+    async def on_assigned(self, consumer: AsyncConsumer, added: Any) -> None:
+        self.heard.append("begin")
+        with pytest.raises(UsageError, match="inside a rebalance listener"):
+            await consumer.poll(0)
+        await self.may_end.wait()
+        if self.fails:
+            raise RuntimeError("the listener's")
+        for one in added:
+            consumer.seek(one, 5)
+        self.heard.append("end")
+
+    async def on_revoked(self, consumer: AsyncConsumer, removed: Any) -> None:
+        await asyncio.sleep(0.01)
+        await consumer.commit()
+        self.heard.append("revoked")
+
+
+async def cancel_polls(consumer: AsyncConsumer, listener: Slow) -> None:
+    """Two while the listener runs."""
+    for _ in range(2):
+        polling = asyncio.create_task(consumer.poll(PATIENCE_S))
+        while not polling.done() and not (listener.heard and consumer._in_use.locked()):
+            await asyncio.sleep(0.01)
+        polling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await polling
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_listener_outlives_a_poll_that_is_cancelled(broker: Broker, protocol: str) -> None:
+    topic = f"cancelled-{protocol}"
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.create_topic(topic, 1)
+    produce(broker, topic, 10, partitions=1)
+    config = settings(broker, topic) | {"group.protocol": protocol, "enable.auto.commit": False}
+
+    async def main() -> None:
+        listener = Slow()
+        async with AsyncConsumer(config) as consumer:
+            consumer.subscribe(topic, listener)
+            await cancel_polls(consumer, listener)
+            asyncio.get_running_loop().call_later(0.05, listener.may_end.set)
+            assert [record.offset for record in await consumer.poll(PATIENCE_S)] == list(range(5, 10))
+        assert listener.heard == ["begin", "end", "revoked"]
+        async with AsyncConsumer(config) as consumer:
+            assert (await consumer.committed((topic, 0)))[TopicPartition(topic, 0)].offset == 10
+
+    run(main())
+
+
+def test_a_listener_that_fails_behind_a_cancelled_poll_fails_the_next(broker: Broker, topic: str) -> None:
+    async def main() -> None:
+        listener = Slow(fails=True)
+        async with AsyncConsumer(settings(broker, topic)) as consumer:
+            consumer.subscribe(topic, listener)
+            await cancel_polls(consumer, listener)
+            listener.may_end.set()
+            await asyncio.sleep(0.01)
+            with pytest.raises(RuntimeError, match="the listener's"):
+                await consumer.poll()
+            await wait(consumer, lambda: len(consumer.assignment()) == 3)
+
+    run(main())
+
+
+def test_close_waits_for_the_listener_of_a_cancelled_poll(broker: Broker, topic: str) -> None:
+    async def main() -> None:
+        listener = Slow()
+        consumer = AsyncConsumer(settings(broker, topic))
+        consumer.subscribe(topic, listener)
+        await cancel_polls(consumer, listener)
+        asyncio.get_running_loop().call_later(0.05, listener.may_end.set)
+        await consumer.close()
+        assert listener.heard == ["begin", "end", "revoked"]
+
+    run(main())
+
+
 def test_two_tasks_at_a_time_are_refused(broker: Broker, topic: str) -> None:
     async def main() -> None:
         async with AsyncConsumer(settings(broker, topic)) as consumer:

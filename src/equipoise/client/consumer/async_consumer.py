@@ -22,7 +22,7 @@ from equipoise.client.consumer.base import (
 from equipoise.client.consumer.engine import ConsumerEngine, too_late
 from equipoise.client.fetch.records import ConsumerRecord
 from equipoise.member import Callback, CallbackKind, Commit, OffsetAndMetadata, TopicPartition
-from equipoise.wire.errors import KafkaError
+from equipoise.wire.errors import KafkaError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,6 +47,7 @@ class AsyncConsumer(BaseConsumer):
         super().__init__(parse(config, settings))
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
+        self._telling_task: asyncio.Task[None] | None = None  # a listener that runs, or was not heard out
         self._engine = ConsumerEngine(self.config, self._news.set)
         self._engine.start()
 
@@ -113,15 +114,38 @@ class AsyncConsumer(BaseConsumer):
                 yield record
 
     async def _run_callbacks(self) -> None:
-        while (callback := self._engine.begin_callback()) is not None:
-            self._is_in_callback = has_failed = True
-            try:
-                await self._run(callback)
-                has_failed = False
-            finally:
-                self._is_in_callback = False
-                self._forget(callback)
-                self._engine.callback_done(has_failed=has_failed)
+        """Each in a task of its own: a poll that is cancelled does not cut it. The next poll waits for the same task,
+        and raises its exception."""
+        if self._telling_task is asyncio.current_task():
+            raise UsageError("poll(), unsubscribe() and close() cannot be called inside a rebalance listener")
+        while True:
+            if self._telling_task is None:
+                callback = self._engine.begin_callback()
+                if callback is None:
+                    return
+                self._telling_task = asyncio.create_task(self._tell_listener(callback))
+            elif not self._telling_task.done():
+                self._engine.end_poll(0)  # the time runs on while it listens
+            await self._hear_out(self._telling_task)
+
+    async def _hear_out(self, task: asyncio.Task[None]) -> None:
+        try:
+            await asyncio.shield(task)
+        finally:
+            if task.done():
+                self._telling_task = None
+
+    async def _tell_listener(self, callback: Callback) -> None:
+        self._is_in_callback = has_failed = True
+        try:
+            await self._run(callback)
+            has_failed = False
+        finally:
+            self._is_in_callback = False
+            self._forget(callback)
+            self._engine.callback_done(has_failed=has_failed)
+            if not self._in_use.locked():  # its poll was cancelled: the time until the next one runs
+                self._engine.end_poll(0)
 
     async def _run(self, callback: Callback) -> None:
         if callback.kind is CallbackKind.REVOKED and self.config.enable_auto_commit:

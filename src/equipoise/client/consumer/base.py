@@ -224,8 +224,8 @@ class BaseConsumer:
         return None if self._leaves_at is None else round(max(self._leaves_at - now, 0.0), 1)
 
     def commit_async(self, offsets: OffsetsToCommit | None = None, on_done: OffsetCommitCallback | None = None) -> None:
-        """Commits without waiting. `on_done` gets the error, or None. A blocking consumer's thread calls it, in which
-        nothing may wait: there commit_async() can be called, and commit() is a UsageError."""
+        """Commits without waiting. `on_done` gets the error, or None. A blocking consumer's own thread mostly calls
+        it. It must not wait: commit() raises UsageError there, commit_async() does not."""
         tell = on_done or _log_failure
         self._engine.commit(self._to_commit(offsets), lambda commit: self._tell(tell, commit.error))
 
