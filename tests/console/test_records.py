@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.client import Admin, TopicPartition
+from equipoise.client import Admin, Producer, TopicPartition
 from tests.commands import Command, Ended
 
 
@@ -69,6 +69,57 @@ def test_objects_become_records(send: Command, call: Command) -> None:
     assert "line 1 of the input is no JSON object" in ended.err
 
 
+def test_what_consume_prints_can_be_produced_again(send: Command, call: Command, broker: Broker) -> None:
+    with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        several = (("a", b"1"), ("a", b"2"), ("none", None))
+        producer.send("orders", b"\xc3\xa9\n", key=b"k", partition=1, headers=several, timestamp=1_700_000_000_123)
+        producer.send("orders", None, key=b"gone", partition=1)
+    first = call("consume", "orders", "--exit", "--json").out
+    assert send(first, "--input", "json") == Ended(0, "", "produced 2 records to orders\n")
+    rows = [json.loads(line) for line in call("consume", "orders", "--exit", "--json").out.splitlines()]
+    assert rows[2:] == [row | {"offset": row["offset"] + 2} for row in rows[:2]]
+    assert (rows[2]["timestamp"], rows[2]["headers"]) == (
+        "2023-11-14T22:13:20.123Z", [["a", "1"], ["a", "2"], ["none", None]],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("5", "is no JSON object, for instance"),
+        ("[" * 100_000, "is no JSON object, for instance"),
+        ('{"valu": "x"}', "has the unknown name 'valu'; did you mean 'value'?"),
+        ('{"amount": 5}', "has the unknown name 'amount'; write value, key, headers, partition, timestamp"),
+        ('{"headers": 5}', 'has headers 5; write {"name": "value"}, or'),
+        ('{"headers": [["a"]]}', 'has headers [["a"]]; write'),
+        ('{"headers": [[1, "a"]]}', 'has headers [[1, "a"]]; write'),
+        ('{"partition": "0"}', 'has partition "0"; write a whole number, 0 or more'),
+        ('{"partition": true}', "has partition true; write a whole number"),
+        ('{"partition": -1}', "has partition -1; write a whole number"),
+        ('{"partition": 9}', "partition=9: topic 'orders' has 2, from 0 to 1"),
+        ('{"timestamp": 1.5}', "has timestamp 1.5; write milliseconds since 1970, or a time"),
+        ('{"timestamp": -5}', "has timestamp -5; write"),
+        ('{"timestamp": "soon"}', 'has timestamp "soon"; write'),
+        ('{"timestamp": "0001-01-01"}', 'has timestamp "0001-01-01"; write'),
+        ('{"timestamp": 9223372036854775808}', "has timestamp 9223372036854775808; write"),
+        ('{"key": "\\ud800"}', 'has key "\\ud800"; write text without half a surrogate pair'),
+        ('{"headers": {"\\ud800": ""}}', 'has headers "\\ud800"; write text'),
+    ],
+)
+def test_a_bad_line_is_named_and_those_before_it_are_sent(send: Command, call: Command, line: str, told: str) -> None:
+    ended = send(f'{{"value": "good"}}\n\n{line}\n{{"value": "not reached"}}\n', "--input", "json")
+    assert (ended.status, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert ended.err.startswith("equipoise: line 3 of the input")
+    assert told in ended.err
+    assert call("consume", "orders", "--exit").out == "good\n"
+
+
+def test_a_line_that_is_too_long_is_named(send: Command) -> None:
+    ended = send(f"short\n{'x' * 2_000_000}\n")
+    assert ended.status == 2
+    assert ended.err.startswith("equipoise: line 2 of the input: the record takes 2000")
+
+
 def test_a_group_reads_on_where_it_was(send: Command, call: Command, broker: Broker) -> None:
     send("one\ntwo\n", "--partition", "0")
     assert call("consume", "orders", "--group", "billing", "--exit").out == "one\ntwo\n"
@@ -97,6 +148,7 @@ def test_at_a_terminal_a_record_cannot_move_the_cursor(
         (["consume", "orders", "--partition", "9"], 2, "orders has no such partition"),
         (["consume", "nothing"], 1, "topic 'nothing' does not exist"),
         (["produce", "orders", "--input", "json", "--key-separator", ":"], 2, "--key-separator is for lines"),
+        (["produce", "orders", "--key-separator", ""], 2, "--key-separator '': write what stands between"),
         (["topics", "add-partitions", "orders", "1"], 2, "(INVALID_PARTITIONS)"),
         (["topics", "set", "orders", "retention"], 2, "retention: write NAME=VALUE"),
         (["topics", "trim", "orders:9", "--before", "1"], 2, "topic 'orders' has no such partition"),

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Iterable, Iterator
-from typing import IO, Any, NamedTuple
+from typing import IO
 
 import click
 
 from equipoise.client import Producer
+from equipoise.console.input_rows import InputRow, Pairs, rows_of_json, rows_of_lines
 from equipoise.console.options import ClusterOptions, Whole, parse_pairs, timed_cluster_options
 from equipoise.console.output import head_of, print_json
 from equipoise.console.tables import counted
 from equipoise.wire.errors import UsageError
 from equipoise.wire.text import printable
-
-
-class Row(NamedTuple):
-    """A record to be sent."""
-
-    value: bytes | None
-    key: bytes | None = None
-    partition: int | None = None
-    headers: tuple[tuple[str, bytes], ...] = ()
-    timestamp: int | None = None
 
 
 @click.command("produce")
@@ -56,8 +45,10 @@ def produce(
     """Send records to a topic: a line each, from FILE or stdin. The end of the input ends the command."""
     if key_separator is not None and form == "json":
         raise UsageError("--key-separator is for lines; with --input json the object has the key")
+    if key_separator == "":
+        raise UsageError("--key-separator '': write what stands between key and value, for instance --key-separator :")
     headers = tuple((name, value.encode()) for name, value in parse_pairs("--header", header, "origin=shop").items())
-    rows = _of_json(file) if form == "json" else _of_lines(file, key_separator)
+    rows = rows_of_json(file) if form == "json" else rows_of_lines(file, key_separator)
     settings = cluster.client(acks=acks, **{"compression.type": compression})
     if acks != "all":
         settings["enable.idempotence"] = False
@@ -66,15 +57,7 @@ def produce(
         head = head_of(admin) if as_json else {}
     with Producer(settings) as producer:
         for row in rows:
-            place = row.partition if row.partition is not None else partition
-            producer.send(
-                topic,
-                row.value,
-                key=row.key,
-                partition=place,
-                headers=(*headers, *row.headers),
-                timestamp=row.timestamp,
-            )
+            _send(producer, topic, row, partition=partition, headers=headers)
             count += 1
         producer.flush()
     if as_json:
@@ -83,36 +66,15 @@ def produce(
         print(f"produced {counted(count, 'record')} to {printable(topic)}", file=sys.stderr)
 
 
-def _of_lines(lines: Iterable[bytes], separator: str | None) -> Iterator[Row]:
-    for line in lines:
-        text = line.removesuffix(b"\n").removesuffix(b"\r")
-        if separator is None:
-            yield Row(text)
-            continue
-        key, found, value = text.partition(separator.encode())
-        yield Row(value, key) if found else Row(text)
-
-
-def _of_json(lines: Iterable[bytes]) -> Iterator[Row]:
-    """UsageError names the line that is no object."""
-    for count, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            row: Any = json.loads(line)
-        except ValueError:
-            row = None
-        if not isinstance(row, dict):
-            raise UsageError(f'line {count} of the input is no JSON object, for instance {{"key": "7", "value": "x"}}')
-        headers = tuple((str(name), _bytes(value) or b"") for name, value in (row.get("headers") or {}).items())
-        yield Row(_bytes(row.get("value")), _bytes(row.get("key")), row.get("partition"), headers, row.get("timestamp"))
-
-
-def _bytes(value: object) -> bytes | None:
-    """Text as it is; anything else as JSON."""
-    if value is None:
-        return None
-    return value.encode() if isinstance(value, str) else json.dumps(value, separators=(",", ":")).encode()
+def _send(producer: Producer, topic: str, row: InputRow, *, partition: int | None, headers: Pairs) -> None:
+    """UsageError names the line whose record cannot be sent."""
+    place = row.partition if row.partition is not None else partition
+    try:
+        producer.send(
+            topic, row.value, key=row.key, partition=place, headers=(*headers, *row.headers), timestamp=row.timestamp
+        )
+    except UsageError as error:
+        raise UsageError(f"line {row.line} of the input: {error}") from None
 
 
 COMMAND = produce
