@@ -144,13 +144,24 @@ def test_at_a_terminal_a_record_cannot_move_the_cursor(
     [
         (["consume", "orders", "--group", "g", "--partition", "1"], 2, "--partition and --group exclude each other"),
         (["consume", "orders", "--from", "stored"], 2, "--from stored needs --group"),
+        (["consume", "orders", "--group", ""], 2, "--group '': write the name of a group"),
+        (
+            ["consume", "orders", "--exit", "--format", "%%%z"],
+            2,
+            "--format %%%z: there is no field %z; fields are %t %p",
+        ),
+        (["consume", "orders", "--exit", "--format", "5%"], 2, "--format 5%: there is no field %; fields are %t %p"),
         (["consume", "orders", "--from", "soon", "--exit"], 2, "--from soon: write an age"),
         (["consume", "orders", "--partition", "9"], 2, "orders has no such partition"),
         (["consume", "nothing"], 1, "topic 'nothing' does not exist"),
         (["produce", "orders", "--input", "json", "--key-separator", ":"], 2, "--key-separator is for lines"),
         (["produce", "orders", "--key-separator", ""], 2, "--key-separator '': write what stands between"),
         (["topics", "add-partitions", "orders", "1"], 2, "(INVALID_PARTITIONS)"),
-        (["topics", "set", "orders", "retention"], 2, "retention: write NAME=VALUE"),
+        (
+            ["topics", "set", "orders", "retention"],
+            2,
+            "equipoise: retention: write NAME=VALUE, for instance retention.ms=3600000\n",
+        ),
         (["topics", "trim", "orders:9", "--before", "1"], 2, "topic 'orders' has no such partition"),
     ],
 )

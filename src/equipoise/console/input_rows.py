@@ -122,7 +122,7 @@ def _is_pair(one: object) -> bool:
 
 
 def _timestamp(value: object) -> int | None:
-    """None: the producer's own time. A time before 1970 is refused as by Kafka (ProducerRecord.<init>)."""
+    """None: the producer's own time. A time before 1970 is refused as by Kafka (ProducerRecord)."""
     if value is None:
         return None
     found = _parsed(value) if isinstance(value, str) else value

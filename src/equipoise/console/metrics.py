@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import generate_latest
 
+from equipoise.console.words import GROUP_STATES
 from equipoise.histogram import Histogram
 from equipoise.views.model import ClusterView, GroupView, HealthKind, Ms, PartitionLag, Source
 from equipoise.watching.totals import Totals
@@ -22,7 +23,6 @@ from equipoise.watching.watcher import Watcher
 MOST_GROUPS = 2_000
 MOST_SERIES = 20_000  # of one metric by group and topic, by topic, or with --per-partition
 LONGEST_LABEL = 512  # letters of a group's name: a client may give 32,767
-_STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Assigning", "Reconciling", "Dead")
 Families = Iterator[Any]  # of prometheus_client
 
 
@@ -110,7 +110,7 @@ def _of_groups(groups: Sequence[GroupView]) -> Families:
     state = GaugeMetricFamily("equipoise_group_state", "1 for the present state.", labels=["group", "state"])
     health = GaugeMetricFamily("equipoise_group_health", "1 for the present health.", labels=["group", "health"])
     for group in groups:
-        for name in _STATES:
+        for name in GROUP_STATES:
             state.add_metric([group.group_id, name], int(group.state == name))
         for kind in HealthKind:
             health.add_metric([group.group_id, kind.value], int(group.health.kind is kind))

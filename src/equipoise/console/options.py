@@ -199,12 +199,13 @@ def parse_time(option: str, text: str, now_ms: int) -> int:
 
 
 def parse_pairs(option: str, pairs: tuple[str, ...], example: str | None = None) -> dict[str, str]:
-    """Parses NAME=VALUE options. The error names the option."""
+    """Parses NAME=VALUE options. The error names the option; arguments have none: "" """
     settings: dict[str, str] = {}
     for pair in pairs:
         name, separator, value = pair.partition("=")
         if not separator or not name.strip():
-            raise UsageError(f"{option} {pair}: write NAME=VALUE, for instance {option} {example or _EXAMPLES[option]}")
+            good = f"{option} {example or _EXAMPLES[option]}".strip()
+            raise UsageError(f"{option} {pair}: write NAME=VALUE, for instance {good}".strip())
         settings[name.strip()] = value.strip()
     return settings
 

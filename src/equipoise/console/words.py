@@ -42,6 +42,8 @@ from equipoise.views.rebalances import from_entry
 from equipoise.wire.text import LONGEST_NAME, printable
 from equipoise.wire.text import partitions as partitions
 
+# Of both group protocols.
+GROUP_STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Assigning", "Reconciling", "Dead")
 _TRIGGERS = {
     Trigger.MEMBER_JOINED: "{who} joined",
     Trigger.MEMBER_LEFT: "{who} left",

@@ -112,6 +112,29 @@ def test_watch_on_a_pipe_is_an_object_for_each_event(broker: Broker, join: Join,
         assert (event["type"], event["group_id"], event["cause"]["trigger"]) == ("rebalance", "billing", "member_left")
 
 
+def test_watch_says_that_a_group_is_not_there_and_goes_on(broker: Broker, join: Join) -> None:
+    with watched(broker, "watch", "billing", "--every", "100ms", "--utc") as process:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        join("billing", "one")
+        lines = iter(process.stdout.readline, "")
+        assert any("billing  Stable, 1 members" in line for line in lines)
+    assert re.fullmatch(
+        r"[-\d]+ [:\d]+  billing  there is no group 'billing'; check its name: `equipoise groups list` shows all\n",
+        first,
+    )
+
+
+def test_watch_tells_a_program_that_a_group_is_not_there(broker: Broker, join: Join) -> None:
+    with watched(broker, "watch", "billing", "--every", "100ms", "--json") as process:
+        assert process.stdout is not None
+        first = json.loads(process.stdout.readline())
+        join("billing", "one")
+        events = (json.loads(line) for line in iter(process.stdout.readline, ""))
+        assert any(one["type"] == "state" and one["state"] == "Stable" for one in events)
+    assert first == {"type": "state", "group_id": "billing", "state": None, "members": 0}
+
+
 def test_the_screen_shows_members_and_rebalances(broker: Broker, join: Join) -> None:
     from rich.console import Console
 

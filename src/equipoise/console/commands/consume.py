@@ -20,7 +20,8 @@ from equipoise.wire.errors import KafkaError, UsageError
 from equipoise.wire.text import printable
 
 _POLL_S = 0.5
-_FIELD = re.compile(r"%([tpoksTh%])|\\([nt0\\])")
+_FIELDS = "tpoksTh%"
+_FIELD = re.compile(rf"%([{_FIELDS}])|\\([nt0\\])")
 _ESCAPES = {"n": b"\n", "t": b"\t", "0": b"\0", "\\": b"\\"}
 Render = Callable[[ConsumerRecord], bytes]
 
@@ -63,6 +64,9 @@ def consume(
     """Print records of topics, until Ctrl-C, --count, --until or --exit."""
     if group is not None and numbers:
         raise UsageError("--partition and --group exclude each other: a group shares out partitions itself")
+    if group == "":
+        raise UsageError("--group '': write the name of a group, or leave --group out to read without one")
+    _check_format(form)
     if begin == "stored" and group is None:
         raise UsageError("--from stored needs --group: which group's offsets?")
     stop = None if until is None else parse_time("--until", until, wall_time())
@@ -159,6 +163,14 @@ def _renderer(form: str) -> Render:
     if form == "value":
         return lambda record: shown(record.value) + b"\n"
     return lambda record: _formatted(form, record, shown)
+
+
+def _check_format(form: str) -> None:
+    """UsageError: a field that there is not. It would stand in the output as it is, with every record."""
+    for found in re.finditer(r"%(.?)", form, re.DOTALL):
+        if not found[1] or found[1] not in _FIELDS:
+            listed = " ".join(f"%{one}" for one in _FIELDS)
+            raise UsageError(f"--format {form}: there is no field {found[0]}; fields are {listed}")
 
 
 def _raw(value: bytes | None) -> bytes:

@@ -109,7 +109,7 @@ def topics_add_partitions(name: str, total: int, cluster: ClusterOptions, out: O
 @output_options
 def topics_set(name: str, configs: tuple[str, ...], cluster: ClusterOptions, out: Output) -> None:
     """Configs of a topic; all others stay as they are. NAME= takes back the broker's default."""
-    wanted = {key: value or None for key, value in parse_pairs("NAME=VALUE", configs, "retention.ms=3600000").items()}
+    wanted = {key: value or None for key, value in parse_pairs("", configs, "retention.ms=3600000").items()}
     with cluster.admin() as admin:
         admin.set_configs(name, wanted)
         now = admin.configs(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 import click
@@ -15,7 +16,7 @@ from equipoise.console.output import SOURCES, UNKNOWN, Output, age, number, outp
 from equipoise.console.tables import Row, counted, print_table
 from equipoise.views.model import ClusterView, GroupType, GroupView, MemberView, PartitionLag
 from equipoise.views.plain import iso, plain
-from equipoise.wire.errors import KafkaError
+from equipoise.wire.errors import KafkaError, UsageError
 from equipoise.wire.text import partitions, printable
 
 _LATEST = 5  # rebalances in a description
@@ -43,6 +44,8 @@ def list_groups(
     out: Output,
 ) -> None:
     """All groups, or those whose names match: state, members, lag, rebalances in the last hour, health."""
+    if state is not None:
+        _check_state(state)
     found = look(cluster).cluster
     chosen = [one for one in found.groups if _is_chosen(one, patterns, state, unhealthy)]
     shown = sorted(chosen, key=_SORTS[sort])[:limit]
@@ -60,6 +63,15 @@ def list_groups(
     print(f"{counted(len(shown), 'group')}, {attention} {needs} attention. Source: {SOURCES[found.source]}.")
     for problem in found.problems:
         print(words.problem(problem), file=sys.stderr)
+
+
+def _check_state(state: str) -> None:
+    """A slip would look like a cluster without such groups (ConsumerGroupCommand.groupStatesFromString)."""
+    known = {one.lower(): one for one in words.GROUP_STATES}
+    if state.lower() not in known:
+        near = get_close_matches(state.lower(), known, n=1)
+        advice = f"did you mean {known[near[0]]}?" if near else f"states are {', '.join(known.values())}"
+        raise UsageError(f"--state {state}: there is no such state; {advice}")
 
 
 def _is_chosen(group: GroupView, patterns: Sequence[str], state: str | None, unhealthy: bool) -> bool:

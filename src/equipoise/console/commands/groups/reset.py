@@ -105,11 +105,12 @@ def _refuse_members(admin: Admin, name: str) -> None:
 def plan(admin: Admin, name: str, topics: Sequence[str], target: str) -> list[Change]:
     """What would change, by topic and partition. KafkaError: an offset that is needed cannot be read."""
     committed = {one: place.offset for one, place in admin.committed(name).items()}
-    partitions = _partitions(admin, name, topics, target)
+    given = _given(admin, target)
+    partitions = sorted(given) if given and not topics else _partitions(admin, name, topics)
     if not partitions:
         raise UsageError(f"group {name!r} has committed nothing: name the topics with --topic")
     starts, ends = (all_listed(admin.list_offsets(dict.fromkeys(partitions, which))) for which in (EARLIEST, LATEST))
-    wanted = _targets(admin, target, committed, ends)
+    wanted = _targets(admin, target, committed, ends) if given is None else given
     return [
         Change(
             one.topic,
@@ -124,12 +125,23 @@ def plan(admin: Admin, name: str, topics: Sequence[str], target: str) -> list[Ch
     ]
 
 
-def _partitions(admin: Admin, name: str, topics: Sequence[str], target: str) -> list[TopicPartition]:
-    """Those of --topic; else those of the file or the other group; else all that the group has committed."""
-    if not topics and target.startswith(_FROM_FILE):
-        return sorted(read_file(target.removeprefix(_FROM_FILE)))
-    if not topics and target.startswith(_FROM_GROUP):
-        return sorted(admin.committed(target.removeprefix(_FROM_GROUP)))
+def _given(admin: Admin, target: str) -> dict[TopicPartition, int] | None:
+    """The offsets of the file or of the other group; None: the target is neither. UsageError: it has none."""
+    if target.startswith(_FROM_FILE):
+        path = target.removeprefix(_FROM_FILE)
+        if not (found := read_file(path)):
+            raise UsageError(f"--to {target}: {path} has no offset; write lines TOPIC,PARTITION,OFFSET")
+        return found
+    if target.startswith(_FROM_GROUP):
+        other = target.removeprefix(_FROM_GROUP)
+        if not (committed := admin.committed(other)):
+            raise UsageError(f"--to {target}: group {other!r} has committed nothing; `equipoise groups list` shows all")
+        return {one: place.offset for one, place in committed.items()}
+    return None
+
+
+def _partitions(admin: Admin, name: str, topics: Sequence[str]) -> list[TopicPartition]:
+    """Those of --topic; else all that the group has committed."""
     if not topics:
         return sorted(admin.committed(name))
     known = [
@@ -155,12 +167,6 @@ def _targets(
         return dict.fromkeys(partitions, 0)
     if target == "latest":
         return dict(ends)
-    if target.startswith(_FROM_GROUP):
-        other = admin.committed(target.removeprefix(_FROM_GROUP))
-        return {one: other[one].offset for one in partitions if one in other}
-    if target.startswith(_FROM_FILE):
-        lines = read_file(target.removeprefix(_FROM_FILE))
-        return {one: lines[one] for one in partitions if one in lines}
     if target[:1] in "+-" and target[1:].isdecimal():
         return {one: committed[one] + int(target) for one in partitions if one in committed}
     if target.isdecimal():

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import click
 
 from equipoise.console import words
+from equipoise.console.commands.groups.looking import check_exists
 from equipoise.console.options import ClusterOptions, Duration
 from equipoise.console.output import SOURCES, UNKNOWN, Output, age, number, output_options, print_event
 from equipoise.views.model import GroupView, Ms, RebalanceView
 from equipoise.views.plain import plain
 from equipoise.watching.watcher import Watched, Watcher, wall_time, watching
-from equipoise.wire.errors import UsageError
+from equipoise.wire.errors import KafkaError, UsageError
 from equipoise.wire.text import printable
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _HOUR_MS = 3_600_000
 _SHOWN = 5  # rebalances on the screen
 _MEMBERS = 20
+_UNSEEN = ""  # no state: nothing was printed of the group yet
 
 
 @click.command()
@@ -55,7 +57,7 @@ async def print_changes(
     watched = Watched(None if names is None else tuple(names), Ms(wall_time() - back_ms))
     async with watching(cluster.access(), watched) as watcher:
         await watcher.look()
-        printer = _Printer(watcher, out)
+        printer = _Printer(watcher, out, is_named=names is not None)
         printer.print_news()
         async with watcher.live(interval):
             seen = watcher.version
@@ -65,11 +67,13 @@ async def print_changes(
 
 
 class _Printer:
-    """What was printed already, of each group."""
+    """What was printed already, of each group. A group that is named, and is not there, gets a line too: what it waits
+    for may be a slip."""
 
-    def __init__(self, watcher: Watcher, out: Output) -> None:
+    def __init__(self, watcher: Watcher, out: Output, *, is_named: bool) -> None:
         self._watcher = watcher
         self._out = out
+        self._first = _UNSEEN if is_named else None
         self._states: dict[str, str | None] = {}
         self._ends = {one.group_id: _last_end(one) for one in watcher.view().groups}
 
@@ -81,7 +85,7 @@ class _Printer:
                 if view.at > before:
                     self._print_rebalance(view)
             self._ends[group.group_id] = max(before, _last_end(group))
-            if self._states.get(group.group_id) != group.state:
+            if self._states.get(group.group_id, self._first) != group.state:
                 self._print_state(group)
                 self._states[group.group_id] = group.state
 
@@ -98,7 +102,18 @@ class _Printer:
             print_event("state", group_id=group.group_id, state=group.state, members=len(group.members))
             return
         told = f"{group.state or 'gone'}, {len(group.members)} members, lag {number(group.lag.lag)}"
+        if group.state is None and self._states.get(group.group_id) is None:
+            told = printable(_missing(group))
         print(f"{self._out.time(group.as_of)}  {printable(group.group_id)}  {told}", flush=True)
+
+
+def _missing(group: GroupView) -> str:
+    """Why a group has no state. It may come, or be readable, later."""
+    try:
+        check_exists(group)
+    except KafkaError as error:
+        return str(error)
+    return "gone"
 
 
 def _last_end(group: GroupView) -> Ms:
