@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,6 +53,25 @@ def test_a_broker_that_failed_to_start_can_be_started_when_the_port_is_free(star
     first.stop()
     with second:
         assert served_apis(connect(second))
+
+
+def test_a_broker_that_runs_is_not_started_again(start: Start, connect: Connect) -> None:
+    """`with Broker().start()` would start it twice."""
+    broker = start()
+    address = broker.bootstrap_servers
+    create_topic(connect(broker))
+    before = _broker_threads()
+    with broker.start() as again:
+        assert again is broker
+        assert broker.bootstrap_servers == address
+        assert _broker_threads() == before
+        assert "t" in broker.topics
+    assert _broker_threads() == before - 1
+    assert served_apis(connect(broker.start()))
+
+
+def _broker_threads() -> int:
+    return sum(one.name == "equipoise-broker" for one in threading.enumerate())
 
 
 def test_a_locked_data_directory(start: Start, connect: Connect, tmp_path: Path) -> None:

@@ -247,7 +247,13 @@ class Broker:
         return self.call_async(lambda server: actions.elect_unclean(server, topic, partition, to=to, lose=lose))
 
     def start(self) -> Self:
-        """Returns when the broker accepts connections. Raises what keeps it from that."""
+        """Returns when the broker accepts connections. Raises what keeps it from that.
+
+        Does nothing if the broker is running already (BrokerServer.startup): a second one would answer in its
+        place, and nobody could stop the first.
+        """
+        if self._thread is not None and self._thread.is_alive():
+            return self
         self._started.clear()
         self._failure = None
         self._thread = threading.Thread(target=self._run, name="equipoise-broker", daemon=True)
