@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer as Confluent
 
 from equipoise import Admin, AsyncProducer, Broker, Consumer, ConsumerRecord, Producer, RecordMetadata, TopicPartition
+from equipoise.client.producer import sender
 from equipoise.client.producer.partitioner import StickyPartitioner, murmur2, partition_for_key
 from equipoise.errors import EquipoiseError, ErrorCode, KafkaConnectionError, KafkaError, UsageError
 from equipoise.server_process import free_port
+from equipoise.wire.records.batch import BatchHeader, Buffer, Codec
+from equipoise.wire.records.build import Row, close_batch
 from proving.brokers import SOON_BACK, EquipoiseBroker, KafkaBroker
 from tests.client.writing import Reachable
 from tests.interop.lossy import LossyProxy
@@ -278,6 +283,66 @@ def test_records_that_cannot_be(producer: Producer) -> None:
         producer.send("orders", b"", partition=3)
     with pytest.raises(UsageError, match=r"takes 2000\d\d\d bytes, and max.request.size is 1048576: raise it"):
         producer.send("orders", b"x" * 2_000_000)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"timestamp": 1_700_000_000_000.5}, "is a float: give milliseconds since 1970 as an int"),
+        ({"timestamp": "5"}, "timestamp='5' is a str"),
+        ({"timestamp": 2**63}, r"timestamp=9223372036854775808 is not from 0 to 2\^63-1"),
+        ({"timestamp": -1}, "timestamp=-1 is not from 0"),
+        ({"headers": {"\udcff": b""}}, "cannot be sent as UTF-8"),
+        ({"headers": {b"name": b""}}, "b'name' cannot be the name of a header: give text"),
+        ({"key": "\udcff"}, "cannot be sent as UTF-8"),
+    ],
+)
+def test_what_cannot_be_encoded_is_refused_alone(
+    producer: Producer, broker: Broker, more: dict[str, Any], words: str
+) -> None:
+    """It would take the other records of its batch with it."""
+    producer.send("orders", b"0", partition=0)
+    with pytest.raises(UsageError, match=words):
+        producer.send("orders", b"refused", partition=0, **more)
+    producer.send("orders", b"1", partition=0, timestamp=np.int64(7))  # type: ignore[arg-type]  # an int to Python
+    producer.flush()
+    assert [record.value for record in read(broker)[0]] == [b"0", b"1"]
+
+
+def test_rows_whose_times_lie_too_far_apart_are_refused(producer: Producer) -> None:
+    rows = {"value": [b"a", b"b"], "timestamp": pa.array([-(2**62) - 1, 2**62], pa.int64())}
+    with pytest.raises(UsageError, match="do not fit into 64 bits"):
+        producer.send_arrow(pa.table(rows), "orders")
+
+
+def _cannot_build(rows: Sequence[Row], codec: Codec) -> tuple[BatchHeader, Buffer]:
+    if rows[0][2] == b"odd":
+        raise OverflowError("too odd")
+    return close_batch(rows, codec)
+
+
+def test_a_batch_that_cannot_be_built_tells_each_of_its_records(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other partitions' batches go with the same look of the sender, and are stored."""
+    monkeypatch.setattr(sender, "close_batch", _cannot_build)
+    create(broker)
+    errors: list[EquipoiseError | None] = []
+    with Producer(settings(broker, linger_ms=10_000)) as producer:
+        for _ in range(3):
+            producer.send("orders", b"odd", partition=1, on_delivery=lambda _, error: errors.append(error))
+        good = [producer.send("orders", b"good", partition=number) for number in (0, 2)]
+        producer.flush(60)
+        assert [one.result(0).offset for one in good] == [0, 0]
+        assert len(errors) == 3
+        assert "a record and 2 more, for orders-1, not stored: the batch cannot be built: Over" in str(errors[0])
+        producer.send("orders", b"odd", partition=1)
+        with pytest.raises(KafkaError, match="too odd"):  # nobody has asked
+            producer.flush(60)
+        producer.send("orders", b"good", partition=1)
+        producer.flush(60)
+        assert producer._engine.accumulator._used == 0
+    assert len(read(broker)[1]) == 1
 
 
 def test_a_topic_that_does_not_exist() -> None:

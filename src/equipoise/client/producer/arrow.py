@@ -19,6 +19,7 @@ from equipoise.client.producer.engine import ProducerTopic
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.errors import UsageError
 from equipoise.wire.records.batch import HEADER_SIZE, BatchHeader, Buffer
+from equipoise.wire.records.build import check_timestamps
 from equipoise.wire.records.columns import RecordColumns
 
 _MOST_BYTES = 64_000_000  # at a time: Arrow counts the bytes of a column in 32 bits, and a table may be large
@@ -163,6 +164,7 @@ def _timestamps(rows: pa.RecordBatch) -> Ints | int:
     if pa.types.is_timestamp(given.type):
         given = given.cast(pa.timestamp("ms", given.type.tz), safe=False)
     times: Ints = given.cast(pa.int64()).fill_null(now).to_numpy()
+    check_timestamps(int(times.min()), int(times.max()))  # their differences, too, would wrap round in silence
     return times
 
 

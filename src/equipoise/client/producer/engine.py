@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import operator
 import time
 from collections.abc import Mapping
 
@@ -20,7 +21,7 @@ from equipoise.client.transactions.group_metadata import ConsumerGroupMetadata
 from equipoise.client.transactions.manager import TransactionManager
 from equipoise.member import OffsetAndMetadata
 from equipoise.member.partitions import TopicPartition
-from equipoise.settings import INT_MAX
+from equipoise.settings import INT_MAX, LONG_MAX
 from equipoise.wire.apis.k32_describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -219,21 +220,49 @@ def prepare(
     packed: Headers = ()
     if headers:
         pairs = headers.items() if isinstance(headers, Mapping) else headers
-        packed = tuple((name, _raw(content)) for name, content in pairs)
+        packed = tuple((_header_name(name), _raw(content)) for name, content in pairs)
         size += sum(10 + 3 * len(name) + len(content or b"") for name, content in packed)
     if size + HEADER_SIZE > config.max_request_size:
         raise UsageError(
             f"the record takes {size + HEADER_SIZE} bytes, and max.request.size is {config.max_request_size}: "
             "raise it, and with it max.message.bytes of the topic"
         )
-    return (int(time.time() * 1000) if timestamp is None else timestamp, raw_key, raw_value, packed), size
+    at = int(time.time() * 1000) if timestamp is None else _milliseconds(timestamp)
+    return (at, raw_key, raw_value, packed), size
+
+
+def _milliseconds(timestamp: int) -> int:
+    """Checked here, because whoever builds the batch can no longer tell the caller (ProducerRecord)."""
+    try:
+        number = operator.index(timestamp)
+    except TypeError:
+        kind = type(timestamp).__name__
+        raise UsageError(f"timestamp={timestamp!r} is a {kind}: give milliseconds since 1970 as an int") from None
+    if not 0 <= number <= LONG_MAX:
+        raise UsageError(f"timestamp={number} is not from 0 to 2^63-1: give milliseconds since 1970, or leave it out")
+    return number
+
+
+def _header_name(name: str) -> str:
+    if not isinstance(name, str):
+        raise UsageError(f"{name!r} cannot be the name of a header: give text")
+    encoded(name)
+    return name
+
+
+def encoded(text: str) -> bytes:
+    """As UTF-8. UsageError: half of a surrogate pair has no place there."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{text!r} cannot be sent as UTF-8: {error}") from None
 
 
 def _raw(given: Text) -> bytes | None:
     if given is None or type(given) is bytes:
         return given
     if isinstance(given, str):
-        return given.encode()
+        return encoded(given)
     if isinstance(given, bytes | bytearray | memoryview):
         return bytes(given)
     raise UsageError(f"{type(given).__name__} cannot be sent: give bytes or text, for instance json.dumps(...)")

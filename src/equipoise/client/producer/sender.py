@@ -147,7 +147,7 @@ class Sender:
             if at > now:
                 due = min(due, at)
             elif (node_id := self._sendable_to(queue)) is not None:
-                by_node.setdefault(node_id, []).append(self._take(queue, node_id))
+                by_node.setdefault(node_id, []).extend(self._take(queue, node_id))
         for node_id, batches in by_node.items():
             for portion in self._portions(batches):
                 self._send(node_id, portion)
@@ -213,21 +213,34 @@ class Sender:
             del self._connecting[node_id]
             self._news.set()
 
-    def _take(self, queue: PartitionQueue, node_id: int) -> ProducerBatch:
-        """The next batch, numbered; from now on it is under way."""
+    def _take(self, queue: PartitionQueue, node_id: int) -> list[ProducerBatch]:
+        """The next batch, numbered; from now on it is under way. None, if it cannot be built: it is given up."""
         if queue.failed:
             batch = next(batch for batch in queue.failed if not batch.is_passed_over)
             queue.failed.remove(batch)
             batch.is_repeated = True
         else:
             batch = self.accumulator.take(queue)
-        if batch.header is None:
-            batch.header, batch.body = close_batch(batch.rows, self._config.codec)
+        if not self._build(batch):
+            return []
         if batch.identity is None and (identity := self.identity.current) is not None:
             batch.identity, batch.sequence = identity, identity.take(batch)
         queue.under_way.append(batch)
         queue.node_id = node_id
-        return batch
+        return [batch]
+
+    def _build(self, batch: ProducerBatch) -> bool:
+        """Whether the batch has its bytes. It is in no queue here: were the error to pass by, its records would never
+        have a fate, and the records of a transaction would be missing in its commit."""
+        try:
+            if batch.header is None:
+                batch.header, batch.body = close_batch(batch.rows, self._config.codec)
+        except Exception as error:  # send() refuses what it knows of; anything may come from the codec
+            log.exception("a batch for %s could not be built", batch.partition)
+            what = f"{_words(batch)} not stored: the batch cannot be built: {error!r}"
+            self._give_up(batch, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, what))
+            return False
+        return True
 
     def _portions(self, batches: list[ProducerBatch]) -> Iterable[list[ProducerBatch]]:
         """Requests of at most max.request.size, or of one batch."""
@@ -240,7 +253,8 @@ class Sender:
                 portion, size = [], 0
             portion.append(batch)
             size += more
-        yield portion
+        if portion:
+            yield portion
 
     # -- a request
 
