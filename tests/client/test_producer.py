@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
 
@@ -387,6 +389,46 @@ def test_no_room_is_an_error_in_time() -> None:
             producer.send("orders", b"x" * 1000)
         with pytest.raises(KafkaError, match="not stored within 2000 ms"):
             producer.close()
+
+
+def test_who_waits_for_room_is_told_that_the_producer_closes() -> None:
+    """Another thread closes it; the record is not taken, and send() says so."""
+    with EquipoiseBroker() as broker:
+        create(broker)
+        producer = Producer(settings(broker, buffer_memory=2_000, batch_size=1_000))
+        producer.send("orders", b"").result(30)
+        broker.kill()
+        taken = [producer.send("orders", b"x" * 900, partition=0) for _ in range(2)]
+        with ThreadPoolExecutor() as other:
+            waiting = other.submit(producer.send, "orders", b"x" * 900, partition=0)
+            while not producer._engine.accumulator._room._waiters:  # type: ignore[attr-defined]
+                time.sleep(0.01)
+            with pytest.raises(KafkaError, match=r"not all records were stored within 0\.5 s"):
+                producer.close(timeout=0.5)
+            with pytest.raises(UsageError, match="this producer is closed"):
+                waiting.result(30)
+        for delivery in taken:
+            with pytest.raises(KafkaError, match="closed before the record was stored"):
+                delivery.result(0)
+
+
+def test_asyncio_tells_who_waits_for_room_that_the_producer_closes() -> None:
+    async def main(broker: EquipoiseBroker) -> None:
+        producer = await AsyncProducer(settings(broker, buffer_memory=2_000, batch_size=1_000)).start()
+        await producer.send_and_wait("orders", b"")
+        broker.kill()
+        for _ in range(2):
+            await producer.send("orders", b"x" * 900, partition=0)
+        waiting = asyncio.create_task(producer.send("orders", b"x" * 900, partition=0))
+        await asyncio.sleep(0)
+        with pytest.raises(KafkaError, match=r"not all records were stored within 0\.5 s"):
+            await producer.close(timeout=0.5)
+        with pytest.raises(UsageError, match="this producer is closed"):
+            await asyncio.wait_for(waiting, 30)
+
+    with EquipoiseBroker() as broker:
+        create(broker)
+        asyncio.run(main(broker))
 
 
 # -- what goes wrong on the way

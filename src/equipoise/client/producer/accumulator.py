@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from equipoise.client.producer.config import ProducerConfig
 from equipoise.client.producer.delivery import Delivery, ProducerBatch
 from equipoise.member.partitions import TopicPartition
-from equipoise.wire.errors import ErrorCode, KafkaError
+from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 from equipoise.wire.records.batch import BatchHeader, Buffer
 from equipoise.wire.records.build import Row
 
@@ -58,6 +58,7 @@ class RecordAccumulator:
         self._numbers = itertools.count()
         self.on_room: Callable[[], None] = lambda: None  # called, on the sender's loop, when there is more room
         self._flushed_before = 0.0
+        self._is_closed = False
         self.queues: dict[TopicPartition, PartitionQueue] = {}
 
     # -- what send() does
@@ -65,9 +66,10 @@ class RecordAccumulator:
     def append(self, partition: TopicPartition, row: Row, size: int, limit: int) -> Delivery:
         """Puts a record of at most `size` bytes into the partition's open batch, or into a new one beyond `limit`.
 
-        Waits for room. KafkaError: there was none for max.block.ms."""
+        Waits for room. KafkaError: there was none for max.block.ms. UsageError: the producer is closed."""
         is_new = False
         with self._room:
+            self.check_open()
             if self._used and self._used + size > self._most:
                 self._wait_for_room(size)
             self._used += size
@@ -87,6 +89,7 @@ class RecordAccumulator:
     def add(self, partition: TopicPartition, header: BatchHeader, body: Buffer, label: str) -> ProducerBatch:
         """Takes a batch that is built already. Waits for room."""
         with self._room:
+            self.check_open()
             size = len(body)
             if not self.has_room(size):
                 self._wait_for_room(size)
@@ -119,8 +122,22 @@ class RecordAccumulator:
     def _wait_for_room(self, size: int) -> None:
         """Alone in the buffer a record of any size has room: it was checked against max.request.size."""
         self.make_room()
-        if not self._room.wait_for(lambda: self.has_room(size), self._config.max_block_ms / 1000):
+        patience = self._config.max_block_ms / 1000
+        if not self._room.wait_for(lambda: self._is_closed or self.has_room(size), patience):
             raise self.no_room(size)
+        self.check_open()
+
+    def check_open(self) -> None:
+        """UsageError: nothing is sent any more."""
+        if self._is_closed:
+            raise UsageError("this producer is closed: make a new one")
+
+    def close(self) -> None:
+        """Takes nothing more. Who waits for room is told so: the sender would not look at the record any more
+        (RecordAccumulator.append)."""
+        with self._room:
+            self._is_closed = True
+            self._room.notify_all()
 
     def no_room(self, size: int) -> KafkaError:
         """The error of a send() whose time is up."""

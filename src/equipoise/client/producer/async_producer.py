@@ -80,6 +80,7 @@ class AsyncProducer:
         try:
             async with asyncio.timeout(self.config.max_block_ms / 1000):
                 while not accumulator.has_room(size):
+                    accumulator.check_open()
                     self._room.clear()
                     await self._room.wait()
         except TimeoutError:
@@ -132,6 +133,8 @@ class AsyncProducer:
         self._opened = None
         if engine is None:
             return
+        engine.accumulator.close()
+        self._room.set()
         try:
             await engine.abandon_transaction()
             await _flush(engine, timeout)

@@ -190,6 +190,7 @@ class Producer:
         if self._is_closed:
             return
         self._is_closed = True
+        self._engine.accumulator.close()
         try:
             self._thread.run(self._engine.abandon_transaction())
             self.flush(timeout)

@@ -95,6 +95,7 @@ class Sender:
 
     async def close(self) -> None:
         """What is still under way is given up."""
+        self.accumulator.close()
         working = self._main, *self._tasks, *self._connecting.values()
         tasks = [task for task in working if task is not None]
         for task in tasks:
