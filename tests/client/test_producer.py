@@ -17,6 +17,7 @@ from confluent_kafka import Producer as Confluent
 
 from equipoise import Admin, AsyncProducer, Broker, Consumer, ConsumerRecord, Producer, RecordMetadata, TopicPartition
 from equipoise.client.producer import sender
+from equipoise.client.producer.accumulator import PartitionQueue
 from equipoise.client.producer.partitioner import StickyPartitioner, murmur2, partition_for_key
 from equipoise.errors import EquipoiseError, ErrorCode, KafkaConnectionError, KafkaError, UsageError
 from equipoise.server_process import free_port
@@ -492,6 +493,30 @@ def test_a_broker_that_stays_away_is_an_error_in_time() -> None:
     assert error.code == ErrorCode.REQUEST_TIMED_OUT
     assert "a record, for orders-" in str(error)
     assert "not stored within 500 ms (delivery.timeout.ms): cannot connect to" in str(error)
+
+
+def test_all_that_is_overdue_fails_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were it one batch for each look of the sender, the last would wait for as many looks."""
+    left: list[int] = []
+    expire = sender.Sender._expire
+
+    def expire_and_count(self: sender.Sender, queue: PartitionQueue, now: float) -> None:
+        expire(self, queue, now)
+        left.append(sum(batch.deadline < now for batch in queue.waiting))
+
+    monkeypatch.setattr(sender.Sender, "_expire", expire_and_count)
+    failed: list[EquipoiseError | None] = []
+    with EquipoiseBroker() as broker:
+        create(broker)
+        with Producer(settings(broker, delivery_timeout_ms=500, batch_size=1000)) as producer:
+            producer.send("orders", b"").result(30)
+            broker.kill()
+            for _ in range(20):
+                producer.send("orders", b"x" * 900, partition=0, on_delivery=lambda _, error: failed.append(error))
+            producer.flush(30)
+    assert len(failed) == 20
+    assert all("not stored within 500 ms" in str(error) for error in failed)
+    assert not any(left)
 
 
 def test_threads_share_a_producer(broker: Broker) -> None:

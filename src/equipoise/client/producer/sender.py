@@ -434,14 +434,18 @@ class Sender:
         self.identity.lose_batch(error, is_numbered=True)
 
     def _expire(self, queue: PartitionQueue, now: float) -> None:
-        for batch in [one for one in (*queue.failed, *list(queue.waiting)[:1]) if one.deadline < now]:
-            if batch in queue.failed:
-                queue.failed.remove(batch)
-            elif queue.waiting and queue.waiting[0] is batch:
-                self.accumulator.take(queue)
-            why = batch.failure or self._cluster.last_failure or "its leader was not found"
-            late = f"not stored within {self._config.delivery_timeout_ms} ms (delivery.timeout.ms): {why}"
-            self._give_up(batch, KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{_words(batch)} {late}"))
+        """All that is overdue, or the next would wait until the sender looks again
+        (RecordAccumulator.expiredBatches)."""
+        for batch in [one for one in queue.failed if one.deadline < now]:
+            queue.failed.remove(batch)
+            self._give_up_late(batch)
+        while queue.waiting and queue.waiting[0].deadline < now:
+            self._give_up_late(self.accumulator.take(queue))
+
+    def _give_up_late(self, batch: ProducerBatch) -> None:
+        why = batch.failure or self._cluster.last_failure or "its leader was not found"
+        late = f"not stored within {self._config.delivery_timeout_ms} ms (delivery.timeout.ms): {why}"
+        self._give_up(batch, KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{_words(batch)} {late}"))
 
     def be_refused(self) -> None:
         """The cluster refuses TLS or the login, for good."""
