@@ -65,6 +65,25 @@ def test_offsets_alone_must_be_ended_too() -> None:
     assert one.has_group("billing")
 
 
+def test_a_group_without_an_answer_is_neither_there_nor_forgotten() -> None:
+    one = open_one(1)
+    one.ask_group("billing")
+    assert one.must_end  # the coordinator may know of it
+    assert not one.has_group("billing")
+    assert one.asked_groups == ["billing"]
+    one.add_group("billing")
+    assert one.has_group("billing")
+    assert one.asked_groups == []
+
+
+def test_a_refused_group_alone_leaves_nothing_to_end() -> None:
+    one = open_one(1)
+    one.ask_group("billing")
+    one.drop_group("billing")
+    assert not one.must_end
+    assert one.asked_groups == []
+
+
 @pytest.mark.parametrize("call", ["begin", "check_send", "commit_begins", "abort_begins", "init_begins"])
 def test_a_fatal_error_lasts(call: str) -> None:
     one = open_one()

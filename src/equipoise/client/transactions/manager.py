@@ -16,7 +16,7 @@ from equipoise.client.producer.config import ProducerConfig
 from equipoise.client.producer.identity import WITHOUT_IDS, ProducerIdAndEpoch
 from equipoise.client.transactions import verdicts
 from equipoise.client.transactions.coordinators import CoordinatorKey, Coordinators, KeyType, RefusedError
-from equipoise.client.transactions.errors import not_in_time
+from equipoise.client.transactions.errors import TransactionAbortableError, not_in_time
 from equipoise.client.transactions.group_metadata import ConsumerGroupMetadata
 from equipoise.client.transactions.others import FEATURE, NEWEST_END, NEWEST_INIT, ProducerEpoch
 from equipoise.client.transactions.requests import add_partitions_request, txn_offset_commit_request
@@ -87,17 +87,24 @@ class TransactionManager:
         async with self._in_time("send_offsets()"):
             request = txn_offset_commit_request(self.transaction, offsets, group)
             if not self.transaction.is_implicit and not self.transaction.has_group(group.group_id):
-                self.transaction.add_group(group.group_id)
-                add = AddOffsetsToTxnRequest(**self._whose(), group_id=group.group_id)
-                await self._heard(
-                    self.coordinators.ask(self._key, add, AddOffsetsToTxnResponse, verdicts.ADD_OFFSETS_TO_TXN)
-                )
+                await self._add_group(group.group_id)
             self.transaction.add_group(group.group_id)
             newest = _NEWEST_OFFSETS[self.transaction.is_implicit]
             key = CoordinatorKey(KeyType.GROUP, group.group_id)
             await self._heard(
                 self.coordinators.ask(key, request, TxnOffsetCommitResponse, verdicts.TXN_OFFSET_COMMIT, newest=newest)
             )
+
+    async def _add_group(self, group_id: str) -> None:
+        """In version 1 the offsets of a group are in the transaction only if the coordinator knows of it before."""
+        self.transaction.ask_group(group_id)
+        add, table = AddOffsetsToTxnRequest(**self._whose(), group_id=group_id), verdicts.ADD_OFFSETS_TO_TXN
+        try:
+            await self._heard(self.coordinators.ask(self._key, add, AddOffsetsToTxnResponse, table))
+        except TransactionAbortableError:
+            self.transaction.drop_group(group_id)
+            raise
+        self.transaction.add_group(group_id)
 
     async def prepare(self) -> ProducerEpoch:
         """All is stored, and waits for a commit by whoever knows the producer id and epoch."""
@@ -180,6 +187,7 @@ class TransactionManager:
 
     async def _end(self, *, committed: bool) -> None:
         one, told = self.transaction, ProducerEpoch(NO_PRODUCER, NO_PRODUCER)
+        await self._settle_groups(committed=committed)
         if one.must_end:
             request = EndTxnRequest(**self._whose(), committed=committed)
             table = verdicts.COMMIT_TXN if committed else verdicts.ABORT_TXN
@@ -192,6 +200,16 @@ class TransactionManager:
             self.current = ProducerIdAndEpoch(one.producer_id, one.producer_epoch)
         if one.state is TransactionState.INITIALIZING:
             await self._claim()
+
+    async def _settle_groups(self, *, committed: bool) -> None:
+        """Of a transaction that it does not have, the coordinator does not take the end; and a late AddOffsetsToTxn
+        would begin it after its end (rule P2.5)."""
+        for group_id in self.transaction.asked_groups:
+            try:
+                await self._add_group(group_id)
+            except TransactionAbortableError:
+                if committed:
+                    raise
 
     async def _heard(self, asking: Coroutine[Any, Any, Response]) -> Response:
         try:

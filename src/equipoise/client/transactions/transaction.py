@@ -39,7 +39,8 @@ class Transaction:
         self.error: KafkaError | None = None  # why it cannot commit, or cannot go on
         self.needs_bump = False  # sequence numbers have a gap: the next transaction needs a new epoch
         self._added: set[TopicPartition] = set()
-        self._groups: set[str] = set()
+        self._groups: set[str] = set()  # of which the coordinator knows
+        self._asked_groups: set[str] = set()  # of which it may know: AddOffsetsToTxn is not answered
 
     def _move(self, target: TransactionState) -> None:
         if (self.state, target) not in TRANSITIONS:
@@ -65,6 +66,7 @@ class Transaction:
         self.error, self.needs_bump = None, False
         self._added.clear()
         self._groups.clear()
+        self._asked_groups.clear()
 
     # -- what the application does
 
@@ -135,7 +137,7 @@ class Transaction:
     def must_end(self) -> bool:
         """Whether the coordinator knows of the transaction, or may (rule P1.4): EndTxn of nothing is an error in
         version 1 (TransactionManager.beginCompletingTransaction)."""
-        return bool(self._added or self._groups)
+        return bool(self._added or self._groups or self._asked_groups)
 
     def may_send_to(self, partition: TopicPartition) -> bool:
         """Whether a batch may go to the partition. In version 1 it must have been added before (rule P2.1)."""
@@ -148,12 +150,28 @@ class Transaction:
         self._added.update(partitions)
 
     def has_group(self, group_id: str) -> bool:
-        """Whether the transaction has the group's offsets."""
+        """Whether the coordinator is known to have the group. Without its answer it must be asked again: it marks only
+        partitions of groups that it has."""
         return group_id in self._groups
 
+    def ask_group(self, group_id: str) -> None:
+        """From now on the coordinator may have the group."""
+        self._asked_groups.add(group_id)
+
     def add_group(self, group_id: str) -> None:
-        """From now on the coordinator may know of the group."""
+        """The coordinator has the group. In version 2 it learns of it with the offsets."""
+        self._asked_groups.discard(group_id)
         self._groups.add(group_id)
+
+    def drop_group(self, group_id: str) -> None:
+        """The coordinator refuses the group, and does not have it."""
+        self._asked_groups.discard(group_id)
+
+    @property
+    def asked_groups(self) -> list[str]:
+        """Groups that the coordinator may have: AddOffsetsToTxn was not answered in time. They are added before the
+        end (rule P2.5)."""
+        return sorted(self._asked_groups)
 
     # -- what became of it
 

@@ -1,0 +1,59 @@
+"""Calls of a transactional producer that are not answered in time: made again, they finish what they began."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from equipoise import Broker, Producer, TopicPartition
+from equipoise.broker.control import Cut
+from equipoise.broker.server import Server
+from equipoise.errors import TransactionTimeoutError
+from tests.client.transactions.scenarios import _committed
+from tests.client.transactions.stage import new_topic, producer
+
+
+@pytest.fixture(params=["true", "false"], ids=["verified", "not verified"])
+def explicit_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """Of version 1, in which the producer adds partitions and groups itself."""
+    with Broker({"transaction.version": 1, "transaction.partition.verification.enable": request.param}) as broker:
+        yield broker
+
+
+def _send_offsets_in_vain(one: Producer, broker: Broker, topic: str) -> None:
+    fault = broker.control(Cut(apis=["AddOffsetsToTxn"]))
+    with pytest.raises(TransactionTimeoutError, match="call it again"):
+        one.send_offsets({TopicPartition(topic, 0): 1}, f"{topic}-group")
+    fault.end()
+
+
+def test_offsets_that_are_sent_again_are_committed(explicit_broker: Broker) -> None:
+    """The group is added again: the coordinator may not have heard of it."""
+    topic = new_topic(explicit_broker, 1)
+    with producer(explicit_broker, topic, max_block_ms=1000) as one:
+        one.begin_transaction()
+        one.send(topic, b"x").result(60)
+        _send_offsets_in_vain(one, explicit_broker, topic)
+        one.send_offsets({TopicPartition(topic, 0): 1}, f"{topic}-group")
+        one.commit_transaction()
+    assert _committed(explicit_broker, topic, 0) == 1
+    assert explicit_broker.call(_open_in_offsets) == []
+
+
+def _open_in_offsets(server: Server) -> list[int]:
+    shards = server.group_coordinator.shards
+    return [number for number, one in enumerate(shards) if one.partition.log.producers.open_transactions]
+
+
+@pytest.mark.parametrize("call", ["abort_transaction", "commit_transaction"])
+def test_a_transaction_ends_whose_only_group_was_not_added(explicit_broker: Broker, call: str) -> None:
+    """The coordinator knows of no transaction, and would refuse its end for good."""
+    topic = new_topic(explicit_broker, 1)
+    with producer(explicit_broker, topic, max_block_ms=1000) as one:
+        one.begin_transaction()
+        _send_offsets_in_vain(one, explicit_broker, topic)
+        getattr(one, call)()
+        with one.transaction() as transaction:
+            transaction.send_offsets({TopicPartition(topic, 0): 2}, f"{topic}-group")
+    assert _committed(explicit_broker, topic, 0) == 2
