@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from equipoise import Broker, Producer, TopicPartition
 from equipoise.broker.control import Cut
 from equipoise.broker.server import Server
-from equipoise.errors import TransactionTimeoutError
+from equipoise.errors import TransactionTimeoutError, UsageError
 from tests.client.transactions.scenarios import _committed
-from tests.client.transactions.stage import new_topic, producer
+from tests.client.transactions.stage import new_topic, producer, read, values
 
 
 @pytest.fixture(params=["true", "false"], ids=["verified", "not verified"])
@@ -39,6 +41,29 @@ def test_offsets_that_are_sent_again_are_committed(explicit_broker: Broker) -> N
         one.commit_transaction()
     assert _committed(explicit_broker, topic, 0) == 1
     assert explicit_broker.call(_open_in_offsets) == []
+
+
+def test_a_commit_takes_no_more_records_while_it_waits() -> None:
+    """One from another thread would go out behind it, outside any transaction; nobody would end it."""
+    with Broker() as broker:
+        topic = new_topic(broker, 1)
+        with producer(broker, topic, max_block_ms=1000) as one, ThreadPoolExecutor() as other:
+            one.begin_transaction()
+            one.send(topic, b"before").result(60)
+            fault = broker.control(Cut(apis=["Produce"]))
+            waiting = one.send(topic, b"waits")
+            commit = other.submit(one.commit_transaction)
+            while not one._engine.transactions.transaction._takes_no_more:
+                time.sleep(0.01)
+            with pytest.raises(UsageError, match="the transaction is being committed: send before"):
+                one.send(topic, b"too late")
+            with pytest.raises(TransactionTimeoutError):
+                commit.result(60)
+            one.send(topic, b"the commit has not begun")
+            fault.end()
+            one.commit_transaction()
+            assert waiting.done()
+        assert values(read(broker, topic)) == sorted([b"before", b"waits", b"the commit has not begun"])
 
 
 def _open_in_offsets(server: Server) -> list[int]:

@@ -59,6 +59,7 @@ class RecordAccumulator:
         self.on_room: Callable[[], None] = lambda: None  # called, on the sender's loop, when there is more room
         self._flushed_before = 0.0
         self._is_closed = False
+        self.check_send: Callable[[], None] | None = None  # raises where a transaction takes no records
         self.queues: dict[TopicPartition, PartitionQueue] = {}
 
     # -- what send() does
@@ -128,9 +129,12 @@ class RecordAccumulator:
         self.check_open()
 
     def check_open(self) -> None:
-        """UsageError: nothing is sent any more."""
+        """UsageError: nothing is sent any more, or not now. Under the lock, as `flush`: a commit therefore waits for
+        each record that was taken before it."""
         if self._is_closed:
             raise UsageError("this producer is closed: make a new one")
+        if self.check_send is not None:
+            self.check_send()
 
     def close(self) -> None:
         """Takes nothing more. Who waits for room is told so: the sender would not look at the record any more

@@ -64,7 +64,6 @@ class AsyncProducer:
         place = known.choose(partition, row[1], size)
         if not engine.accumulator.has_room(size):
             await self._wait_for_room(size)
-        engine.check_send()
         delivery = engine.accumulator.append(place, row, size, known.limit)
         if on_delivery is not None:
             delivery.report(on_delivery)

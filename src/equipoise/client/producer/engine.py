@@ -80,6 +80,7 @@ class ProducerEngine:
         if config.transactional_id is not None:
             self.manager = TransactionManager(self.cluster, config, flush=self.sender.flush, wake=self.sender.wake)
             self.sender.identity = self.manager
+            self.accumulator.check_send = self._check_send
         self.topics: dict[str, ProducerTopic] = {}
         self._metadata = asyncio.Event()
         self.cluster.watchers.append(self._learn)
@@ -158,10 +159,9 @@ class ProducerEngine:
             raise UsageError("this producer has no transactions: set transactional.id, a name of its own")
         return self.manager
 
-    def check_send(self) -> None:
-        """Raises if the producer has transactions, and none that records may be sent in."""
-        if self.manager is not None:
-            self.manager.transaction.check_send()
+    def _check_send(self) -> None:
+        """Of the transaction that the manager has now: another id has another."""
+        self.transactions.transaction.check_send()
 
     async def send_offsets(self, offsets: OffsetsToCommit, group: ConsumerGroupMetadata | str) -> None:
         """A group by its name alone is not checked for members."""

@@ -51,7 +51,6 @@ class Producer:
         self._engine = self._thread.run(open_engine(self.config))
         self._topics = self._engine.topics
         self._append = self._engine.accumulator.append
-        self._manager = self._engine.manager
 
     def send(
         self,
@@ -74,8 +73,6 @@ class Producer:
         place = known.choose(partition, row[1], size)
         if self._is_closed:
             raise UsageError("this producer is closed: make a new one")
-        if self._manager is not None:
-            self._manager.transaction.check_send()
         delivery = self._append(place, row, size, known.limit)
         if on_delivery is not None:
             delivery.report(on_delivery)
@@ -127,7 +124,6 @@ class Producer:
 
     def add(self, partition: TopicPartition, header: BatchHeader, body: Buffer, label: str) -> ProducerBatch:
         """Takes a batch as `RecordColumns.batches` makes it; `label` names its first record in errors."""
-        self._engine.check_send()
         return self._engine.accumulator.add(partition, header, body, label)
 
     # -- transactions

@@ -116,8 +116,9 @@ class TransactionManager:
     async def commit(self) -> None:
         """Returns when the commit is durable. The coordinator then completes it by itself."""
         async with self._in_time("commit_transaction()"):
-            await self._flush()
-            self.transaction.commit_begins()
+            with self.transaction.taking_no_more():
+                await self._flush()
+                self.transaction.commit_begins()
             await self._end(committed=True)
 
     async def abort(self) -> None:

@@ -6,7 +6,8 @@ The manager sends the requests and reports their answers. In Kafka: TransactionM
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from equipoise.client.transactions.errors import (
     TransactionAbortableError,
@@ -38,6 +39,7 @@ class Transaction:
         self.producer_epoch = NO_PRODUCER
         self.error: KafkaError | None = None  # why it cannot commit, or cannot go on
         self.needs_bump = False  # sequence numbers have a gap: the next transaction needs a new epoch
+        self._takes_no_more = False  # the commit waits until what was sent is stored
         self._added: set[TopicPartition] = set()
         self._groups: set[str] = set()  # of which the coordinator knows
         self._asked_groups: set[str] = set()  # of which it may know: AddOffsetsToTxn is not answered
@@ -86,6 +88,18 @@ class Transaction:
                 "this producer has a transactional.id, and no transaction is open: begin_transaction(), or send inside "
                 "`with producer.transaction():`"
             )
+        if self._takes_no_more:
+            raise UsageError("the transaction is being committed: send before commit_transaction(), or in the next one")
+
+    @contextmanager
+    def taking_no_more(self) -> Iterator[None]:
+        """Until a commit begins, or fails in waiting. A record that is sent meanwhile would go out behind it, in no
+        transaction at all (TransactionManager.beginCommit)."""
+        self._takes_no_more = True
+        try:
+            yield
+        finally:
+            self._takes_no_more = False
 
     def commit_begins(self) -> None:
         """All records are stored, or the error of one is raised. Again after a commit that was not answered in time."""
