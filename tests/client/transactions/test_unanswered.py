@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from equipoise import Broker, Producer, TopicPartition
+from equipoise import AsyncProducer, Broker, Producer, TopicPartition
 from equipoise.broker.control import Cut
 from equipoise.broker.server import Server
 from equipoise.errors import TransactionTimeoutError, UsageError
 from tests.client.transactions.scenarios import _committed
-from tests.client.transactions.stage import new_topic, producer, read, values
+from tests.client.transactions.stage import new_topic, producer, read, settings, values
 
 
 @pytest.fixture(params=["true", "false"], ids=["verified", "not verified"])
@@ -64,6 +65,33 @@ def test_a_commit_takes_no_more_records_while_it_waits() -> None:
             one.commit_transaction()
             assert waiting.done()
         assert values(read(broker, topic)) == sorted([b"before", b"waits", b"the commit has not begun"])
+
+
+def test_close_gives_an_open_transaction_no_more_than_its_own_time(caplog: pytest.LogCaptureFixture) -> None:
+    """Not max.block.ms. A coordinator that cannot be reached ends the transaction by itself."""
+    with Broker() as broker:
+        topic = new_topic(broker, 1)
+        one = producer(broker, topic)
+        one.begin_transaction()
+        one.send(topic, b"open").result(60)
+        fault = broker.control(Cut(apis=["EndTxn"]))
+        one.close(timeout=0.5)
+        fault.end()
+    assert "the open transaction could not be aborted within 0.5 s" in caplog.text
+
+
+def test_close_for_asyncio_keeps_its_time_too(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(broker: Broker) -> None:
+        topic = new_topic(broker, 1)
+        one = await AsyncProducer(settings(broker, topic)).start()
+        await one.begin_transaction()
+        await one.send_and_wait(topic, b"open")
+        broker.control(Cut(apis=["EndTxn"]))
+        await one.close(timeout=0.5)
+
+    with Broker() as broker:
+        asyncio.run(main(broker))
+    assert "the open transaction could not be aborted within 0.5 s" in caplog.text
 
 
 def _open_in_offsets(server: Server) -> list[int]:

@@ -135,8 +135,10 @@ class AsyncProducer:
         engine.accumulator.close()
         self._room.set()
         try:
-            await engine.abandon_transaction()
-            await _flush(engine, timeout)
+            if engine.has_open_transaction:
+                await engine.abandon_transaction(timeout)
+            else:
+                await _flush(engine, timeout)
         finally:
             await engine.close()
 

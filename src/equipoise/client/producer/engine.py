@@ -186,17 +186,25 @@ class ProducerEngine:
         finally:
             self.sender.unseen = None
 
-    async def abandon_transaction(self) -> None:
+    async def abandon_transaction(self, timeout: float | None = None) -> None:
         """Aborts the transaction that is open at the end, if there is one; else it would hold up readers until
-        transaction.timeout.ms (KafkaProducer.close)."""
+        transaction.timeout.ms (KafkaProducer.close). At the end of the seconds it is left to that time-out."""
         try:
-            await self.abort_open()
+            async with asyncio.timeout(timeout):
+                await self.abort_open()
+        except TimeoutError:
+            log.warning("the open transaction could not be aborted within %g s", timeout)
         except EquipoiseError as error:
             log.warning("the open transaction could not be aborted: %s", error)
 
+    @property
+    def has_open_transaction(self) -> bool:
+        """Whether close() aborts: that is also the end of all that was sent, which nobody then needs to store."""
+        return self.manager is not None and self.manager.transaction.is_open
+
     async def abort_open(self) -> None:
         """If there is one. TransactionFatalError: it belongs to another producer."""
-        if self.manager is not None and self.manager.transaction.is_open:
+        if self.has_open_transaction:
             await self.abort()
 
     def take_unseen(self) -> EquipoiseError | None:

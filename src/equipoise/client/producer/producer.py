@@ -182,14 +182,17 @@ class Producer:
         return self._thread.run(self._engine.transactions.ask_others(work))
 
     def close(self, timeout: float = _CLOSE_S) -> None:
-        """Flushes, for at most so many seconds, and ends. Raises as `flush` does. An open transaction is aborted."""
+        """Flushes, for at most so many seconds, and ends. Raises as `flush` does. An open transaction is aborted
+        instead, in the same time; else the coordinator does so after transaction.timeout.ms."""
         if self._is_closed:
             return
         self._is_closed = True
         self._engine.accumulator.close()
         try:
-            self._thread.run(self._engine.abandon_transaction())
-            self.flush(timeout)
+            if self._engine.has_open_transaction:
+                self._thread.run(self._engine.abandon_transaction(timeout))
+            else:
+                self.flush(timeout)
         finally:
             self._end()
 
