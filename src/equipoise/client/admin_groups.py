@@ -12,6 +12,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from equipoise.client.admin_connections import AdminConnections
+from equipoise.client.arguments import as_mapping, as_offset
 from equipoise.client.net.blocking import Connection
 from equipoise.client.net.errors import KafkaConnectionError, error_from
 from equipoise.member.commits import OffsetAndMetadata
@@ -212,9 +213,7 @@ class GroupAdmin(AdminConnections):
     def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]) -> None:
         """Commits from outside the group. The coordinator refuses while it has members (UNKNOWN_MEMBER_ID).
         KafkaError names the first partition that was refused; the others are committed."""
-        places = {
-            one: at if isinstance(at, OffsetAndMetadata) else OffsetAndMetadata(at) for one, at in offsets.items()
-        }
+        places = {one: as_offset(one, at) for one, at in as_mapping("commit_offsets()", offsets).items()}
 
         def commit(connection: Connection) -> OffsetCommitResponse:
             asked = connection.ask(_commit_request(group_id, places), _NEWEST_WITH_NAMES)

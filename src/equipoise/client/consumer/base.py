@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
+from equipoise.client.arguments import as_integer, as_mapping, as_offset
 from equipoise.client.consumer.config import EARLIEST, LATEST, ConsumerConfig
 from equipoise.client.consumer.engine import ConsumerEngine
 from equipoise.client.group.listener import RebalanceListener
@@ -26,13 +27,14 @@ from equipoise.member import (
     TopicPartition,
 )
 from equipoise.member.subscription import TopicPattern
-from equipoise.settings import kafka_name
+from equipoise.settings import INT_MAX, kafka_name
 from equipoise.wire.errors import KafkaError, UsageError
 
 log = logging.getLogger(__name__)
 
 Place = TopicPartition | tuple[str, int]
 Places = Iterable[Place]
+Offsets = dict[TopicPartition, OffsetAndMetadata]
 OffsetsToCommit = Mapping[TopicPartition, int | OffsetAndMetadata]
 OffsetCommitCallback = Callable[[KafkaError | None], None]  # told of the outcome
 ARROW_RECORDS = 100_000  # in one table, unless more are asked for
@@ -141,8 +143,9 @@ class BaseConsumer:
 
     def seek(self, partition: Place, offset: int | OffsetAndMetadata) -> None:
         """Sets the offset at which the next poll begins."""
-        at = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
-        self._engine.subscriptions.seek(as_partition(partition), at.offset, at.leader_epoch)
+        place = as_partition(partition)
+        at = as_offset(place, offset)
+        self._engine.subscriptions.seek(place, at.offset, at.leader_epoch)
 
     def seek_to_beginning(self, *partitions: Place | Places) -> None:
         """Seeks to the first offset of these partitions, or of all."""
@@ -222,6 +225,8 @@ class BaseConsumer:
     def commit_async(self, offsets: OffsetsToCommit | None = None, on_done: OffsetCommitCallback | None = None) -> None:
         """Commits without waiting. `on_done` gets the error, or None; a blocking consumer's thread calls it."""
         tell = on_done or _log_failure
+        if not callable(tell):
+            raise UsageError(f"{tell!r} cannot be called: give a function of one argument, the error or None")
         self._engine.commit(self._to_commit(offsets), lambda commit: tell(commit.error))
 
     def _auto_commit(self) -> None:
@@ -252,18 +257,20 @@ class BaseConsumer:
     def _method(self, callback: Callback) -> Any:
         return getattr(self._listener, callback.kind.value)
 
-    def _to_commit(self, offsets: OffsetsToCommit | None) -> dict[TopicPartition, OffsetAndMetadata]:
+    def _to_commit(self, offsets: OffsetsToCommit | None) -> Offsets:
         if offsets is None:
             return self._engine.subscriptions.consumed()
-        bare = [as_partition(one) for one, at in offsets.items() if not isinstance(at, OffsetAndMetadata)]
-        return _with_metadata(offsets, self._engine.subscriptions.consumed(bare) if bare else {})
+        places = {as_partition(place): at for place, at in as_mapping("commit()", offsets).items()}
+        checked = {place: as_offset(place, at) for place, at in places.items()}
+        bare = [place for place, at in places.items() if not isinstance(at, OffsetAndMetadata)]
+        return checked | _with_epochs(bare, checked, self._engine.subscriptions.consumed(bare) if bare else {})
 
 
 def as_partition(place: object) -> TopicPartition:
     """A partition that may be given as a plain tuple."""
     match place:
         case (str(topic), int(number)):
-            return TopicPartition(topic, number)
+            return TopicPartition(topic, as_integer(f"the number of a partition of {topic!r}", number, 0, INT_MAX))
     raise UsageError(f"{place!r} is no partition: give TopicPartition(topic, number), or a tuple of the two")
 
 
@@ -279,19 +286,9 @@ def _log_failure(error: KafkaError | None) -> None:
         log.warning("offsets could not be committed: %s", error)
 
 
-def _with_metadata(
-    offsets: OffsetsToCommit, consumed: Mapping[TopicPartition, OffsetAndMetadata]
-) -> dict[TopicPartition, OffsetAndMetadata]:
+def _with_epochs(bare: Iterable[TopicPartition], wanted: Offsets, consumed: Offsets) -> Offsets:
     """A bare offset that equals the position is committed with the position's leader epoch."""
-    found = {}
-    for place, given in offsets.items():
-        partition = as_partition(place)
-        known = consumed.get(partition)
-        if isinstance(given, OffsetAndMetadata):
-            found[partition] = given
-        else:
-            found[partition] = known if known is not None and known.offset == given else OffsetAndMetadata(given)
-    return found
+    return {one: consumed[one] for one in bare if one in consumed and consumed[one].offset == wanted[one].offset}
 
 
 def _pattern(names: list[str], pattern: str | TopicPattern | None) -> TopicPattern | None:

@@ -1,0 +1,88 @@
+"""What an application may pass to a consumer, and what is refused before anything begins."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from equipoise.broker import Broker
+from equipoise.client import Admin, AsyncConsumer, Consumer, OffsetAndMetadata, TopicPartition
+from equipoise.wire.errors import UsageError
+
+# -- offsets
+
+NO_OFFSETS = [
+    "5",
+    1.5,
+    5.0,
+    None,
+    True,
+    -1,
+    -1001,  # librdkafka's OFFSET_INVALID
+    2**63,
+    (4, "x"),
+    OffsetAndMetadata("5"),  # type: ignore[arg-type]
+    OffsetAndMetadata(-1),
+    OffsetAndMetadata(4, b"x"),  # type: ignore[arg-type]
+    OffsetAndMetadata(4, "x" * 2**15),
+    OffsetAndMetadata(4, "\ud800"),
+    OffsetAndMetadata(4, "", "x"),  # type: ignore[arg-type]
+    OffsetAndMetadata(4, "", -2),
+    OffsetAndMetadata(4, "", 2**31),
+]
+
+
+@pytest.mark.parametrize("offset", NO_OFFSETS, ids=range(len(NO_OFFSETS)))
+def test_what_is_no_offset_is_neither_committed_nor_sought(
+    broker: Broker, topic: str, consumer: Callable[..., Consumer], offset: Any
+) -> None:
+    one, place = consumer(enable_auto_commit=False), TopicPartition(topic, 0)
+    one.assign([place])
+    one.commit({place: 7})
+    refused: list[Callable[[], object]] = [
+        lambda: one.commit({place: offset}),
+        lambda: one.commit_async({place: offset}),
+        lambda: one.seek(place, offset),
+    ]
+    with Admin(broker.bootstrap_servers) as admin:
+        refused.append(lambda: admin.commit_offsets(topic, {place: offset}))
+        for attempt in refused:
+            with pytest.raises(UsageError, match=rf"the offset of {topic}-0 "):
+                attempt()
+    assert one.committed(place) == {place: OffsetAndMetadata(7)}
+    one.commit({place: 8})  # nothing stands in its way
+
+
+def test_offsets_of_no_partition_are_refused(topic: str, consumer: Callable[..., Consumer]) -> None:
+    one = consumer()
+    for number in (-1, 2**31, True):
+        with pytest.raises(UsageError, match="number of a partition"):
+            one.commit({TopicPartition(topic, number): 1})
+    with pytest.raises(UsageError, match="takes a mapping with partitions as keys, not list"):
+        one.commit([(topic, 0)])  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="cannot be called"):
+        one.commit_async({TopicPartition(topic, 0): 1}, "x")  # type: ignore[arg-type]
+
+
+def test_the_bounds_of_offsets_can_be_committed_and_metadata_left_out(
+    topic: str, consumer: Callable[..., Consumer]
+) -> None:
+    one = consumer(enable_auto_commit=False)
+    first, last = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    one.commit({first: 0, last: OffsetAndMetadata(2**63 - 1, None, 2**31 - 1)})  # type: ignore[arg-type]
+    assert one.committed(first, last) == {
+        first: OffsetAndMetadata(0),
+        last: OffsetAndMetadata(2**63 - 1, "", 2**31 - 1),
+    }
+
+
+def test_the_asynchronous_consumer_refuses_the_same(broker: Broker, topic: str) -> None:
+    async def commit() -> None:
+        async with AsyncConsumer(bootstrap_servers=broker.bootstrap_servers, group_id=topic) as one:
+            with pytest.raises(UsageError, match="give an integer"):
+                await one.commit({TopicPartition(topic, 0): "5"})  # type: ignore[dict-item]
+
+    asyncio.run(commit())
