@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from equipoise.member.commits import OffsetAndMetadata
@@ -49,6 +50,17 @@ def _as_metadata(place: object, given: object) -> str:
     if size > _MOST_TEXT:
         raise UsageError(f"the metadata of the offset of {_named(place)} has {size} bytes: {_MOST_TEXT} are the most")
     return text
+
+
+def as_timestamp(given: object) -> int:
+    """Milliseconds since 1970, or a datetime. Negative times mean the ends of the log on the wire, so there are none
+    (KafkaConsumer.offsetsForTimes)."""
+    if isinstance(given, datetime):
+        try:
+            given = round(given.timestamp() * 1000)
+        except (OverflowError, OSError, ValueError) as error:  # of years that the system cannot convert
+            raise UsageError(f"{given} has no timestamp: {error}") from None
+    return as_integer("the time", given, 0)
 
 
 def as_mapping(what: str, given: object) -> Mapping[Any, Any]:

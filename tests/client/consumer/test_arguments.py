@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from equipoise.broker import Broker
 from equipoise.client import Admin, AsyncConsumer, Consumer, OffsetAndMetadata, TopicPartition
+from equipoise.client.metadata.cluster import Cluster
 from equipoise.wire.errors import UsageError
+from tests.client.consumer.consuming import read, wait
+from tests.client.writing import produce
 
 # -- offsets
 
@@ -86,3 +90,56 @@ def test_the_asynchronous_consumer_refuses_the_same(broker: Broker, topic: str) 
                 await one.commit({TopicPartition(topic, 0): "5"})  # type: ignore[dict-item]
 
     asyncio.run(commit())
+
+
+# -- times
+
+
+@pytest.mark.parametrize("time", [1_000.5, "2026-01-01", None, True, -1, -5, 2**63])
+def test_what_is_no_time_is_not_looked_for(topic: str, consumer: Callable[..., Consumer], time: Any) -> None:
+    one, place = consumer(), TopicPartition(topic, 0)
+    one.assign([place])
+    for attempt in (lambda: one.seek_to_time(time, place), lambda: one.offsets_for_times({place: time})):
+        with pytest.raises(UsageError, match="the time is"):
+            attempt()
+
+
+def test_years_without_a_timestamp_are_refused(topic: str, consumer: Callable[..., Consumer]) -> None:
+    one = consumer()
+    one.assign([(topic, 0)])
+    for year in (1, 1960):
+        with pytest.raises(UsageError, match="the time is -"):
+            one.seek_to_time(datetime(year, 1, 2, tzinfo=UTC))
+    with pytest.raises(UsageError, match="takes a mapping"):
+        one.offsets_for_times([(topic, 0)])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("policy", ["earliest", "latest", "none"])
+@pytest.mark.parametrize("zero", [0, datetime(1970, 1, 1, tzinfo=UTC)], ids=["number", "datetime"])
+def test_the_beginning_of_time_is_a_time_too(
+    broker: Broker, topic: str, consumer: Callable[..., Consumer], zero: int | datetime, policy: str
+) -> None:
+    """Not "as auto.offset.reset says"."""
+    produce(broker, topic, 3, partitions=1)
+    one = consumer(auto_offset_reset=policy)
+    one.assign([(topic, 0)])
+    one.seek_to_time(zero)
+    assert [row.offset for row in read(one, 3)] == [0, 1, 2]
+
+
+def test_a_request_that_cannot_be_made_is_no_silence(
+    topic: str, consumer: Callable[..., Consumer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As to a broker that does not serve ListOffsets: neither time nor newer metadata mends it."""
+
+    async def refuse(*_: object) -> None:
+        raise UsageError("this broker does not serve it")
+
+    one, place = consumer(), TopicPartition(topic, 0)
+    monkeypatch.setattr(Cluster, "leader_answer", refuse)
+    one.assign([place])
+    for attempt in (lambda: one.end_offsets(place), lambda: wait(one, lambda: False)):
+        with pytest.raises(UsageError, match="does not serve it"):
+            attempt()
+    monkeypatch.undo()
+    wait(one, lambda: one.positions())

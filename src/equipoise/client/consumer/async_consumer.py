@@ -167,8 +167,9 @@ class AsyncConsumer(BaseConsumer):
     ) -> dict[TopicPartition, int | None]:
         """The first offset with this timestamp (milliseconds since 1970) or later, by partition; None: there is
         none."""
-        wanted = {as_partition(place): at for place, at in timestamps.items()}
-        return await self._wait_for(self._engine.offsets_for_times(wanted), timeout, "offsets_for_times()")
+        return await self._wait_for(
+            self._engine.offsets_for_times(self._times(timestamps)), timeout, "offsets_for_times()"
+        )
 
     async def beginning_offsets(
         self, *partitions: Place | Places, timeout: float | None = None

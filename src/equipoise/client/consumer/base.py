@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
-from equipoise.client.arguments import as_integer, as_mapping, as_offset
+from equipoise.client.arguments import as_integer, as_mapping, as_offset, as_timestamp
 from equipoise.client.consumer.config import EARLIEST, LATEST, ConsumerConfig
 from equipoise.client.consumer.engine import ConsumerEngine
 from equipoise.client.group.listener import RebalanceListener
@@ -157,9 +157,11 @@ class BaseConsumer:
 
     def seek_to_time(self, timestamp: int | datetime, *partitions: Place | Places) -> None:
         """Seeks to the first record of that time (milliseconds since 1970, or a datetime) or later; else to the end."""
-        if isinstance(timestamp, datetime):
-            timestamp = round(timestamp.timestamp() * 1000)
-        self._engine.subscriptions.request_reset(self._named(partitions), timestamp)
+        self._engine.subscriptions.request_reset(self._named(partitions), as_timestamp(timestamp))
+
+    def _times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        given = as_mapping("offsets_for_times()", timestamps)
+        return {as_partition(place): as_timestamp(at) for place, at in given.items()}
 
     def pause(self, *partitions: Place | Places) -> None:
         """poll() returns nothing of these partitions, or of all, until resume(). The application must still call

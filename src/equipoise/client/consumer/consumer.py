@@ -160,8 +160,7 @@ class Consumer(BaseConsumer):
     ) -> dict[TopicPartition, int | None]:
         """The first offset with this timestamp (milliseconds since 1970) or later, by partition; None: there is
         none."""
-        wanted = {as_partition(place): at for place, at in timestamps.items()}
-        return self._wait_for(self._engine.offsets_for_times(wanted), timeout, "offsets_for_times()")
+        return self._wait_for(self._engine.offsets_for_times(self._times(timestamps)), timeout, "offsets_for_times()")
 
     def beginning_offsets(self, *partitions: Place | Places, timeout: float | None = None) -> dict[TopicPartition, int]:
         """The first offset of each partition."""

@@ -21,7 +21,7 @@ from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError, UsageEr
 from equipoise.wire.schema import ZERO_UUID
 
 MAX_OFFSET = 2**63 - 1  # behind a record there nothing can be: neither fetched nor committed
-BY_POLICY = 0  # in place of a timestamp: auto.offset.reset decides
+BY_POLICY = 2**63  # in place of a timestamp, and none itself: auto.offset.reset decides
 
 
 class OffsetOutOfRangeError(KafkaError):
