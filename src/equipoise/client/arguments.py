@@ -4,7 +4,7 @@ would be tried again and again, or mean something else."""
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -61,6 +61,17 @@ def as_timestamp(given: object) -> int:
         except (OverflowError, OSError, ValueError) as error:  # of years that the system cannot convert
             raise UsageError(f"{given} has no timestamp: {error}") from None
     return as_integer("the time", given, 0)
+
+
+def as_names(what: str, given: object) -> list[str]:
+    """Names, each once. A single text is refused: its letters would be taken for names."""
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise UsageError(f"{what} takes a list of names, not {given!r}: put names in brackets, also a single one")
+    names = list(given)
+    wrong = [name for name in names if not isinstance(name, str)]
+    if wrong:
+        raise UsageError(f"{what} takes names, and {wrong[0]!r} is none: give text")
+    return list(dict.fromkeys(names))
 
 
 def as_mapping(what: str, given: object) -> Mapping[Any, Any]:
