@@ -3,15 +3,19 @@ would be tried again and again, or mean something else."""
 
 from __future__ import annotations
 
+import math
 import operator
+import threading
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from numbers import Real
 from typing import Any
 
 from equipoise.member.commits import OffsetAndMetadata
 from equipoise.settings import INT_MAX, LONG_MAX
 from equipoise.wire.errors import UsageError
 
+_LONGEST_S = threading.TIMEOUT_MAX / 2  # room for the clock, to which it is added
 _MOST_TEXT = 2**15 - 1  # bytes of a text on the wire
 
 
@@ -53,14 +57,22 @@ def _as_metadata(place: object, given: object) -> str:
 
 
 def as_timestamp(given: object) -> int:
-    """Milliseconds since 1970, or a datetime. Negative times mean the ends of the log on the wire, so there are none
-    (KafkaConsumer.offsetsForTimes)."""
+    """Milliseconds since 1970, or a datetime. Negative times mean the ends of the log on the wire, so there are none,
+    as in Java."""
     if isinstance(given, datetime):
         try:
             given = round(given.timestamp() * 1000)
         except (OverflowError, OSError, ValueError) as error:  # of years that the system cannot convert
             raise UsageError(f"{given} has no timestamp: {error}") from None
     return as_integer("the time", given, 0)
+
+
+def as_seconds(what: str, given: object) -> float:
+    """A time limit. One that is longer than a thread can wait is cut to what it can, as in Java the largest
+    long can be given; a negative one is over at once."""
+    if not isinstance(given, Real) or math.isnan(given):
+        raise UsageError(f"{what} is {given!r}: give seconds")
+    return min(max(float(given), 0.0), _LONGEST_S)
 
 
 def as_names(what: str, given: object) -> list[str]:
