@@ -143,3 +143,55 @@ def test_a_request_that_cannot_be_made_is_no_silence(
             attempt()
     monkeypatch.undo()
     wait(one, lambda: one.positions())
+
+
+# -- after the end
+
+
+def calls(one: Any, place: TopicPartition) -> list[Callable[[], Any]]:
+    """Whatever can be asked of a consumer, but its end."""
+    return [
+        *(lambda: one.poll(0.1), lambda: one.poll_arrow(0.1), one.unsubscribe),
+        *(lambda: one.subscribe([place.topic]), lambda: one.assign([place]), one.assignment, one.subscription),
+        *(one.commit, lambda: one.commit({place: 1}), one.commit_async, lambda: one.commit_async({place: 1})),
+        *(lambda: one.seek(place, 1), lambda: one.seek_to_beginning(place), one.seek_to_end, one.seek_to_committed),
+        *(lambda: one.seek_to_time(1), one.pause, one.resume, one.paused, one.lag, one.positions),
+        *(lambda: one.position(place), lambda: one.committed(place), one.committed, one.enforce_rebalance),
+        *(lambda: one.end_offsets(place), lambda: one.beginning_offsets(place)),
+        *(lambda: one.offsets_for_times({place: 1}), one.group_metadata, lambda: one.member_id),
+    ]
+
+
+@pytest.mark.filterwarnings("error")  # of coroutines that were never awaited
+@pytest.mark.parametrize("way", ["subscribed", "assigned", "new"])
+def test_a_closed_consumer_says_so(topic: str, consumer: Callable[..., Consumer], way: str) -> None:
+    one, place = consumer(), TopicPartition(topic, 0)
+    if way == "assigned":
+        one.assign([place])
+    elif way == "subscribed":
+        one.subscribe(topic)
+        wait(one, one.assignment)
+    rows = iter(one)
+    one.close()
+    one.close()
+    for call in calls(one, place):
+        with pytest.raises(UsageError, match="this consumer is closed"):
+            call()
+    with pytest.raises(UsageError, match="this consumer is closed"):
+        next(rows)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_closed_asynchronous_consumer_says_so(broker: Broker, topic: str) -> None:
+    async def close() -> None:
+        one = AsyncConsumer(bootstrap_servers=broker.bootstrap_servers, group_id=topic)
+        one.subscribe(topic)
+        while not one.assignment():
+            await one.poll(0.05)
+        await one.close()
+        await one.close()
+        for call in calls(one, TopicPartition(topic, 0)):
+            with pytest.raises(UsageError, match="this consumer is closed"):
+                await call()
+
+    asyncio.run(close())

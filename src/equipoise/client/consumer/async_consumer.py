@@ -47,8 +47,8 @@ class AsyncConsumer(BaseConsumer):
         super().__init__(parse(config, settings))
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
-        self._engine = ConsumerEngine(self.config, self._news.set)
-        self._engine.start()
+        self._running = ConsumerEngine(self.config, self._news.set)
+        self._running.start()
 
     # -- reading
 
@@ -193,20 +193,22 @@ class AsyncConsumer(BaseConsumer):
 
     async def unsubscribe(self) -> None:
         """Gives up all partitions and leaves the group. Listeners are called."""
+        leave = self._engine.unsubscribe
         with self._alone():
-            await self._leave(self.config.default_api_timeout_ms / 1000, self._engine.unsubscribe)
+            await self._leave(self.config.default_api_timeout_ms / 1000, leave)
 
     async def close(self, timeout: float = 30.0, *, leave: bool | None = None) -> None:
         """Commits if enable.auto.commit is set, calls the listener, leaves the group, and ends. A static member stays
         unless `leave` is True; with False any member goes without a word (KIP-1092)."""
         if self._is_closed:
             return
+        going = partial(self._engine.leave, leave)
         with self._alone():
             try:
-                await self._leave(timeout, partial(self._engine.leave, leave))
+                await self._leave(timeout, going)
             finally:
                 self._is_closed = True
-                await self._engine.close()
+                await self._running.close()
 
     async def _leave(self, timeout: float, leave: Callable[[], None]) -> None:
         self._leaves_at = deadline = self._loop.time() + timeout

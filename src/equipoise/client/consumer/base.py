@@ -49,7 +49,7 @@ class BaseConsumer:
     """One thread, or one task, at a time may use a consumer."""
 
     config: ConsumerConfig
-    _engine: ConsumerEngine
+    _running: ConsumerEngine  # until the consumer is closed, and a little longer
 
     def __init__(self, config: ConsumerConfig) -> None:
         self.config = config
@@ -63,6 +63,14 @@ class BaseConsumer:
         self._committed: dict[TopicPartition, int] = {}  # by auto-commit
         self._is_auto_committing = False  # one at a time: while no coordinator answers they would pile up
         self._leaves_at: float | None = None  # when close() or unsubscribe() is out of patience, also with commits
+
+    @property
+    def _engine(self) -> ConsumerEngine:
+        """Every method needs it, so none works on a closed consumer: it would wait for ever, or do nothing in silence
+        (Java's throws an IllegalStateException)."""
+        if self._is_closed:
+            raise UsageError("this consumer is closed: make a new one")
+        return self._running
 
     # -- what to read
 
@@ -79,6 +87,7 @@ class BaseConsumer:
         topics that are created later. The consumer matches it against the beginnings of names; with
         group.protocol=consumer the broker matches a SubscriptionPattern against whole names.
         """
+        engine = self._engine
         if isinstance(topics, SubscriptionPattern):
             topics, pattern = None, topics
         if self._by_hand:
@@ -88,7 +97,7 @@ class BaseConsumer:
         if compiled is None and not names:
             raise UsageError("subscribe() to nothing: name topics or a pattern, or call unsubscribe()")
         self._listener = listener or RebalanceListener()
-        self._engine.subscribe(() if compiled is not None else names, compiled)
+        engine.subscribe(() if compiled is not None else names, compiled)
 
     def assign(self, partitions: Places) -> None:
         """Reads these partitions, and no others, without a membership. Replaces the previous assignment."""
@@ -207,8 +216,6 @@ class BaseConsumer:
             raise failure
 
     def _check_use(self) -> None:
-        if self._is_closed:
-            raise UsageError("this consumer is closed: make a new one")
         if not self._by_hand and (self._engine.membership is None or not self._engine.member.subscription.is_active):
             raise UsageError("poll() has nothing to read: subscribe() to topics or assign() partitions first")
 

@@ -49,7 +49,7 @@ class Consumer(BaseConsumer):
         self._news = threading.Event()
         self._thread = LoopThread("equipoise-consumer")
         try:
-            self._engine = self._thread.run(_open(self.config, self._news.set))
+            self._running = self._thread.run(_open(self.config, self._news.set))
         except BaseException:
             self._thread.end()
             raise
@@ -181,20 +181,22 @@ class Consumer(BaseConsumer):
 
     def unsubscribe(self) -> None:
         """Gives up all partitions and leaves the group. Listeners are called."""
+        leave = self._engine.unsubscribe
         with self._alone():
-            self._leave(self.config.default_api_timeout_ms / 1000, self._engine.unsubscribe)
+            self._leave(self.config.default_api_timeout_ms / 1000, leave)
 
     def close(self, timeout: float = 30.0, *, leave: bool | None = None) -> None:
         """Commits if enable.auto.commit is set, calls the listener, leaves the group, and ends. A static member stays
         unless `leave` is True; with False any member goes without a word (KIP-1092)."""
         if self._is_closed:
             return
+        going = partial(self._engine.leave, leave)
         with self._alone():
             try:
-                self._leave(timeout, partial(self._engine.leave, leave))
+                self._leave(timeout, going)
             finally:
                 self._is_closed = True
-                self._thread.run(self._engine.close())
+                self._thread.run(self._running.close())
                 self._thread.end()
 
     def _leave(self, timeout: float, leave: Callable[[], None]) -> None:
