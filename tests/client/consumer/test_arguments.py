@@ -145,6 +145,66 @@ def test_a_request_that_cannot_be_made_is_no_silence(
     wait(one, lambda: one.positions())
 
 
+# -- time limits
+
+ENDLESS = [float("inf"), 1e10, 1e300]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("timeout", ["5", float("nan"), b"", (1,)], ids=repr)
+def test_what_is_no_timeout_ends_nothing_half_way(topic: str, consumer: Callable[..., Consumer], timeout: Any) -> None:
+    one, place = consumer(), TopicPartition(topic, 0)
+    one.subscribe(topic)
+    wait(one, one.assignment)
+    waiting: list[Callable[[], object]] = [
+        lambda: one.poll(timeout),
+        lambda: one.close(timeout),
+        lambda: one.committed(timeout=timeout),
+        lambda: one.position(place, timeout=timeout),
+    ]
+    for call in waiting:
+        with pytest.raises(UsageError, match="timeout is"):
+            call()
+    for call in (one.poll, one.close):
+        with pytest.raises(UsageError, match="timeout is None: give seconds"):
+            call(None)  # type: ignore[arg-type]
+    assert one.poll(-1) == []
+    assert one.assignment()
+
+
+@pytest.mark.parametrize("endless", ENDLESS)
+def test_a_timeout_may_be_as_good_as_endless(
+    broker: Broker, topic: str, consumer: Callable[..., Consumer], endless: float
+) -> None:
+    produce(broker, topic, 3, partitions=1)
+    one, place = consumer(), TopicPartition(topic, 0)
+    one.subscribe(topic)
+    assert [row.offset for row in one.poll(endless)] == [0, 1, 2]
+    assert one.position(place, timeout=endless) == 3
+    one.close(endless)
+    assert not broker.groups[topic].members
+    with consumer(default_api_timeout_ms=2**63 - 1) as other:
+        assert other.committed(place)[place].offset == 3
+        other.unsubscribe()
+
+
+def test_the_asynchronous_consumer_takes_the_same_timeouts(broker: Broker, topic: str) -> None:
+    async def read_on() -> None:
+        settings = {"group_id": topic, "auto_offset_reset": "earliest"}
+        one = AsyncConsumer(bootstrap_servers=broker.bootstrap_servers, **settings)
+        one.subscribe(topic)
+        assert len(await one.poll(1e300)) == 3
+        for wrong in (None, "5", float("nan")):
+            for call in (one.poll, one.close):
+                with pytest.raises(UsageError, match="timeout is"):
+                    await call(wrong)  # type: ignore[arg-type]
+        await one.close(float("inf"))
+
+    produce(broker, topic, 3, partitions=1)
+    asyncio.run(read_on())
+    assert not broker.groups[topic].members
+
+
 # -- after the end
 
 

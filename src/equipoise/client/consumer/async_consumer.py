@@ -10,6 +10,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from equipoise.client.arguments import as_seconds
 from equipoise.client.consumer.base import (
     ARROW_RECORDS,
     BaseConsumer,
@@ -70,7 +71,7 @@ class AsyncConsumer(BaseConsumer):
         )
 
     async def _poll(self, timeout: float, take: Callable[[], Result], count: Callable[[Any], int]) -> Result | None:
-        deadline, found = self._loop.time() + timeout, None
+        deadline, found = self._loop.time() + as_seconds("timeout", timeout), None
         with self._alone():
             self._begin_poll()
             await asyncio.sleep(0)  # an application that polls again after each error must not starve the loop
@@ -182,7 +183,7 @@ class AsyncConsumer(BaseConsumer):
         return await self._wait_for(self._engine.ends(self._named(partitions)), timeout, "end_offsets()")
 
     async def _wait_for(self, work: Coroutine[Any, Any, Result], timeout: float | None, what: str) -> Result:
-        limit = self.config.default_api_timeout_ms / 1000 if timeout is None else timeout
+        limit = self._limit(timeout, work)
         try:
             async with asyncio.timeout(limit):
                 return await self._engine.cluster.unless_refused(work)
@@ -195,17 +196,17 @@ class AsyncConsumer(BaseConsumer):
         """Gives up all partitions and leaves the group. Listeners are called."""
         leave = self._engine.unsubscribe
         with self._alone():
-            await self._leave(self.config.default_api_timeout_ms / 1000, leave)
+            await self._leave(self._default_limit, leave)
 
     async def close(self, timeout: float = 30.0, *, leave: bool | None = None) -> None:
         """Commits if enable.auto.commit is set, calls the listener, leaves the group, and ends. A static member stays
         unless `leave` is True; with False any member goes without a word (KIP-1092)."""
         if self._is_closed:
             return
-        going = partial(self._engine.leave, leave)
+        limit, going = as_seconds("timeout", timeout), partial(self._engine.leave, leave)
         with self._alone():
             try:
-                await self._leave(timeout, going)
+                await self._leave(limit, going)
             finally:
                 self._is_closed = True
                 await self._running.close()

@@ -6,12 +6,12 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
-from equipoise.client.arguments import as_integer, as_mapping, as_offset, as_timestamp
+from equipoise.client.arguments import as_integer, as_mapping, as_offset, as_seconds, as_timestamp
 from equipoise.client.consumer.config import EARLIEST, LATEST, ConsumerConfig
 from equipoise.client.consumer.engine import ConsumerEngine
 from equipoise.client.group.listener import RebalanceListener
@@ -209,6 +209,18 @@ class BaseConsumer:
             yield
         finally:
             self._in_use.release()
+
+    @property
+    def _default_limit(self) -> float:
+        return as_seconds("default.api.timeout.ms", self.config.default_api_timeout_ms / 1000)
+
+    def _limit(self, timeout: float | None, work: Coroutine[Any, Any, object]) -> float:
+        """Seconds that `work` may take. With a timeout that is none it is not begun."""
+        try:
+            return self._default_limit if timeout is None else as_seconds("timeout", timeout)
+        except UsageError:
+            work.close()
+            raise
 
     def _raise_failure(self) -> None:
         failure = self._engine.take_failure()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from equipoise.client.arguments import as_seconds
 from equipoise.client.consumer.base import (
     ARROW_RECORDS,
     BaseConsumer,
@@ -78,7 +79,7 @@ class Consumer(BaseConsumer):
         )
 
     def _poll(self, timeout: float, take: Callable[[], Result], count: Callable[[Any], int]) -> Result | None:
-        deadline, found = time.monotonic() + timeout, None
+        deadline, found = time.monotonic() + as_seconds("timeout", timeout), None
         with self._alone():
             self._begin_poll()
             try:
@@ -171,7 +172,7 @@ class Consumer(BaseConsumer):
         return self._wait_for(self._engine.ends(self._named(partitions)), timeout, "end_offsets()")
 
     def _wait_for(self, work: Coroutine[Any, Any, Result], timeout: float | None, what: str) -> Result:
-        limit = self.config.default_api_timeout_ms / 1000 if timeout is None else timeout
+        limit = self._limit(timeout, work)
         try:
             return self._thread.run(work, limit, within=self._engine.cluster.unless_refused)
         except TimeoutError:
@@ -183,17 +184,17 @@ class Consumer(BaseConsumer):
         """Gives up all partitions and leaves the group. Listeners are called."""
         leave = self._engine.unsubscribe
         with self._alone():
-            self._leave(self.config.default_api_timeout_ms / 1000, leave)
+            self._leave(self._default_limit, leave)
 
     def close(self, timeout: float = 30.0, *, leave: bool | None = None) -> None:
         """Commits if enable.auto.commit is set, calls the listener, leaves the group, and ends. A static member stays
         unless `leave` is True; with False any member goes without a word (KIP-1092)."""
         if self._is_closed:
             return
-        going = partial(self._engine.leave, leave)
+        limit, going = as_seconds("timeout", timeout), partial(self._engine.leave, leave)
         with self._alone():
             try:
-                self._leave(timeout, going)
+                self._leave(limit, going)
             finally:
                 self._is_closed = True
                 self._thread.run(self._running.close())
