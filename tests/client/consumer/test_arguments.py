@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from equipoise.assignors import RangeAssignor
 from equipoise.broker import Broker
-from equipoise.client import Admin, AsyncConsumer, Consumer, OffsetAndMetadata, TopicPartition
+from equipoise.client import Admin, AsyncConsumer, Consumer, OffsetAndMetadata, RebalanceListener, TopicPartition
 from equipoise.client.metadata.cluster import Cluster
 from equipoise.wire.errors import UsageError
 from tests.client.consumer.consuming import read, wait
@@ -203,6 +205,63 @@ def test_the_asynchronous_consumer_takes_the_same_timeouts(broker: Broker, topic
     produce(broker, topic, 3, partitions=1)
     asyncio.run(read_on())
     assert not broker.groups[topic].members
+
+
+# -- subscriptions
+
+NO_TOPICS = [5, [5], [None], b"orders", [b"orders"], re.compile("ord"), [re.compile("ord")], [""], "", ["orders", ""]]
+NO_PATTERNS = [4, b"ord", re.compile(b"ord"), "", re.compile(""), "(", ["orders"]]
+NO_LISTENERS = [lambda *_: None, RebalanceListener, 5, object()]
+
+
+@pytest.mark.parametrize("topics", NO_TOPICS, ids=repr)
+def test_what_is_no_name_of_a_topic_is_not_subscribed_to(consumer: Callable[..., Consumer], topics: Any) -> None:
+    with pytest.raises(UsageError, match=r"subscribe\(\)"):
+        consumer().subscribe(topics)
+
+
+@pytest.mark.parametrize("pattern", NO_PATTERNS, ids=repr)
+def test_what_is_no_pattern_is_not_subscribed_to(consumer: Callable[..., Consumer], pattern: Any) -> None:
+    """An empty one would match every topic, one of bytes none, in an endless attempt to join."""
+    with pytest.raises(UsageError, match=r"pattern|regular expression"):
+        consumer().subscribe(pattern=pattern)
+
+
+@pytest.mark.parametrize("listener", NO_LISTENERS, ids=["function", "class", "number", "object"])
+def test_what_is_no_listener_is_refused_before_poll_calls_it(
+    topic: str, consumer: Callable[..., Consumer], listener: Any
+) -> None:
+    one = consumer()
+    with pytest.raises(UsageError, match=r"is no listener: give an object of a subclass of RebalanceListener"):
+        one.subscribe(topic, listener)
+    assert one.subscription() == frozenset()
+
+
+def test_a_listener_may_be_any_object_with_its_methods(topic: str, consumer: Callable[..., Consumer]) -> None:
+    class Mine:
+        heard: frozenset[TopicPartition] = frozenset()
+
+        def on_assigned(self, consumer: Consumer, added: frozenset[TopicPartition]) -> None:
+            self.heard = added
+
+        on_revoked = on_lost = on_assigned
+
+    one, mine = consumer(), Mine()
+    one.subscribe({topic: 3}, mine)  # type: ignore[arg-type]
+    wait(one, one.assignment)
+    assert len(mine.heard) == 3
+
+
+class NamedOnly:
+    name = "mine"
+
+
+@pytest.mark.parametrize(
+    "strategy", [RangeAssignor, [RangeAssignor], NamedOnly(), ["range", 5], 5, [RangeAssignor(), object()]], ids=repr
+)
+def test_what_is_no_assignor_is_refused_at_once(consumer: Callable[..., Consumer], strategy: Any) -> None:
+    with pytest.raises(UsageError, match=r"partition\.assignment\.strategy: .* is no assignor"):
+        consumer(partition_assignment_strategy=strategy)
 
 
 # -- after the end

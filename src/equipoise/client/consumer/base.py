@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
-from equipoise.client.arguments import as_integer, as_mapping, as_offset, as_seconds, as_timestamp
+from equipoise.client.arguments import as_integer, as_mapping, as_names, as_offset, as_seconds, as_timestamp
 from equipoise.client.consumer.config import EARLIEST, LATEST, ConsumerConfig
 from equipoise.client.consumer.engine import ConsumerEngine
 from equipoise.client.group.listener import RebalanceListener
@@ -92,11 +92,11 @@ class BaseConsumer:
             topics, pattern = None, topics
         if self._by_hand:
             raise UsageError("this consumer has assigned itself partitions: unsubscribe() before subscribe()")
-        names = [topics] if isinstance(topics, str) else list(topics or ())
+        names = _topic_names(topics)
         compiled = _pattern(names, pattern)
         if compiled is None and not names:
             raise UsageError("subscribe() to nothing: name topics or a pattern, or call unsubscribe()")
-        self._listener = listener or RebalanceListener()
+        self._listener = _checked_listener(listener)
         engine.subscribe(() if compiled is not None else names, compiled)
 
     def assign(self, partitions: Places) -> None:
@@ -312,6 +312,38 @@ def _with_epochs(bare: Iterable[TopicPartition], wanted: Offsets, consumed: Offs
     return {one: consumed[one] for one in bare if one in consumed and consumed[one].offset == wanted[one].offset}
 
 
+def _topic_names(given: object) -> list[str]:
+    """Java refuses an empty name too: no topic can have it."""
+    if isinstance(given, re.Pattern):
+        raise UsageError(f"subscribe() takes names of topics: write subscribe(pattern={given!r})")
+    names = [given] if isinstance(given, str) else as_names("subscribe()", () if given is None else given)
+    if "" in names:
+        raise UsageError("subscribe() to a topic without a name: leave it out")
+    return names
+
+
+def _checked_listener(given: object) -> RebalanceListener:
+    """Anything with its three methods, by which poll() and close() will call it."""
+    listener = RebalanceListener() if given is None else given
+    if isinstance(listener, type) or not all(callable(getattr(listener, kind.value, None)) for kind in CallbackKind):
+        raise UsageError(f"{given!r} is no listener: give an object of a subclass of RebalanceListener")
+    return cast(RebalanceListener, listener)
+
+
+def _checked_pattern(given: object) -> TopicPattern | None:
+    if given is None or isinstance(given, SubscriptionPattern):
+        return given
+    text = given.pattern if isinstance(given, re.Pattern) else given
+    if not isinstance(text, str):
+        raise UsageError(f"{given!r} is no pattern: give text, re.compile() of text, or SubscriptionPattern")
+    if not text:
+        raise UsageError("the pattern is empty, and would match every topic: write '.*' if you mean that")
+    try:
+        return re.compile(text) if isinstance(given, str) else cast("re.Pattern[str]", given)
+    except re.error as error:
+        raise UsageError(f"{given!r} is no regular expression: {error}") from None
+
+
 def _pattern(names: list[str], pattern: str | TopicPattern | None) -> TopicPattern | None:
     """A name with ^ is a pattern, as in librdkafka; several patterns are joined."""
     patterns = [name for name in names if name.startswith("^")]
@@ -321,7 +353,4 @@ def _pattern(names: list[str], pattern: str | TopicPattern | None) -> TopicPatte
         raise UsageError("subscribe() takes names or patterns (with ^), not both: give all as patterns")
     if patterns:
         pattern = "|".join(f"(?:{one})" for one in patterns)
-    try:
-        return re.compile(pattern) if isinstance(pattern, str) else pattern
-    except re.error as error:
-        raise UsageError(f"{pattern!r} is no regular expression: {error}") from None
+    return _checked_pattern(pattern)
