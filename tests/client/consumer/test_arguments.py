@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import signal
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +14,15 @@ import pytest
 
 from equipoise.assignors import RangeAssignor
 from equipoise.broker import Broker
-from equipoise.client import Admin, AsyncConsumer, Consumer, OffsetAndMetadata, RebalanceListener, TopicPartition
+from equipoise.client import (
+    Admin,
+    AsyncConsumer,
+    Consumer,
+    OffsetAndMetadata,
+    Producer,
+    RebalanceListener,
+    TopicPartition,
+)
 from equipoise.client.metadata.cluster import Cluster
 from equipoise.wire.errors import UsageError
 from tests.client.consumer.consuming import read, wait
@@ -314,3 +324,58 @@ def test_a_closed_asynchronous_consumer_says_so(broker: Broker, topic: str) -> N
                 await call()
 
     asyncio.run(close())
+
+
+# -- after a fork
+
+FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+
+
+def in_child(work: Callable[[], None]) -> None:
+    """What it asserts holds in a child of this process, which has this thread alone."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            signal.alarm(60)
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@FORKS
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_child_cannot_use_the_consumer_of_its_parent(
+    broker: Broker, topic: str, consumer: Callable[..., Consumer]
+) -> None:
+    produce(broker, topic, 3, partitions=1)
+    one, place = consumer(), TopicPartition(topic, 0)
+    one.subscribe(topic)
+    read(one, 3)
+
+    def refused() -> None:
+        for call in [*calls(one, place), one.close]:
+            with pytest.raises(UsageError, match="made in another process"):
+                call()
+
+    in_child(refused)
+    one.commit()
+    assert one.committed(place)[place].offset == 3
+    assert one.poll(0) == []
+
+
+@FORKS
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_child_cannot_use_the_producer_of_its_parent(broker: Broker, topic: str) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send(topic, b"0", partition=0).result()
+
+        def refused() -> None:
+            for call in (producer.flush, producer.close):
+                with pytest.raises(UsageError, match="made in another process"):
+                    call()
+
+        in_child(refused)
+        assert producer.send(topic, b"1", partition=0).result().offset == 1

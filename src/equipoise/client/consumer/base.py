@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import threading
 import time
@@ -15,6 +16,7 @@ from equipoise.client.arguments import as_integer, as_mapping, as_names, as_offs
 from equipoise.client.consumer.config import EARLIEST, LATEST, ConsumerConfig
 from equipoise.client.consumer.engine import ConsumerEngine
 from equipoise.client.group.listener import RebalanceListener
+from equipoise.client.net.loop_thread import forked
 from equipoise.client.transactions.group_metadata import ConsumerGroupMetadata
 from equipoise.member import (
     Callback,
@@ -56,6 +58,7 @@ class BaseConsumer:
         self._listener: RebalanceListener = RebalanceListener()
         self._by_hand = False
         self._is_closed = False
+        self._process = os.getpid()
         self._in_use = threading.Lock()
         self._user = 0  # the thread that holds it, or held it last
         self._is_in_callback = False
@@ -70,6 +73,8 @@ class BaseConsumer:
         (Java's throws an IllegalStateException)."""
         if self._is_closed:
             raise UsageError("this consumer is closed: make a new one")
+        if self._process != os.getpid():
+            raise forked()
         return self._running
 
     # -- what to read
