@@ -301,6 +301,15 @@ class SubscriptionState:
                 state.failure = failure
                 self.ready[partition] = state
 
+    def take_failure(self, partition: TopicPartition) -> EquipoiseError | None:
+        """What keeps it from having a position, for an application that asks for that. It has heard of it then."""
+        with self.lock:
+            state = self._find(partition)
+            failure = None if state.failure is None else self.told(state)
+        if failure is not None and failure.passes:
+            self.on_change()
+        return None if failure is None else failure.error
+
     # -- pauses
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
