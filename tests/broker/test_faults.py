@@ -199,6 +199,31 @@ def test_clear_refusals(club: Club) -> None:
         Fail(apis=["Fetch"], error=ErrorCode.NOT_COORDINATOR)
 
 
+@pytest.mark.parametrize("error", [ErrorCode.UNKNOWN_MEMBER_ID, "UNKNOWN_MEMBER_ID"])
+def test_an_error_may_be_given_by_its_name(club: Club, error: ErrorCode | str) -> None:
+    """Else the answer could not be encoded, and the connection would end instead."""
+    member = club.join("a", default_api_timeout_ms=20_000)
+    club.settle()
+    with club.group.fail("OffsetCommit", error) as failing, pytest.raises(CommitFailedError):
+        member.commit({ORDERS_0: 0})
+    assert failing.hits == 1
+
+
+def test_faults_that_make_no_sense_are_refused(club: Club) -> None:
+    club.join("a")
+    club.settle()
+    for wrong in ("FOO", 9999, None):
+        with pytest.raises(UsageError, match="Kafka has no error"):
+            club.group.fail("OffsetCommit", wrong)  # type: ignore[arg-type]
+    for ms in ("5", -5, 0.5, None, True):
+        with pytest.raises(UsageError, match=r"ms is .*: give an integer of 0 or more"):
+            club.group.delay("OffsetCommit", ms)  # type: ignore[arg-type]
+    for times in (0, -1, "1", True):
+        with pytest.raises(UsageError, match=r"times is .*: give an integer of 1 or more"):
+            club.group.delay("OffsetCommit", 5, times=times)  # type: ignore[arg-type]
+    assert club.broker.call(lambda server: server.control) is None  # nothing is in force
+
+
 def test_a_stock_client_survives_a_lost_join_answer(club: Club) -> None:
     confluent_kafka = pytest.importorskip("confluent_kafka")
     lost = club.broker.control(Lose(apis=["JoinGroup"], times=1))

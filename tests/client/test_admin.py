@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -126,6 +127,43 @@ def test_a_server_that_hangs_is_not_waited_for_while_another_answers(broker: Bro
         with Admin(servers, timeout=60) as admin:
             assert admin.cluster().brokers
         assert time.monotonic() - began < 30
+
+
+def test_a_broker_that_restarts_is_reached_again(tmp_path: Path) -> None:
+    with Broker(data=tmp_path) as first:
+        servers = first.bootstrap_servers
+        admin = Admin(f"127.0.0.1:1,{servers}")
+        admin.create_topic("orders", 1)
+    with pytest.raises(KafkaConnectionError, match="cannot connect to"):
+        admin.topics()
+    with Broker(data=tmp_path, listen=servers):
+        assert [topic.name for topic in admin.topics() if not topic.is_internal] == ["orders"]
+        assert admin.committed("nobody") == {}
+        admin.close()
+
+
+def test_a_connection_that_failed_is_replaced(admin: Admin) -> None:
+    admin._bootstrap.close()
+    assert admin.topics() == []
+    assert admin.list_groups().groups == []
+
+
+def test_a_closed_one_says_so(broker: Broker) -> None:
+    admin = Admin(broker.bootstrap_servers)
+    admin.close()
+    admin.close()
+    for call in (admin.topics, admin.list_groups, lambda: admin.create_topic("orders")):
+        with pytest.raises(UsageError, match="this Admin is closed"):
+            call()
+
+
+def test_a_timeout_is_a_time(broker: Broker) -> None:
+    for wrong in (0, -1, None, "5", float("nan")):
+        with pytest.raises(UsageError, match="timeout is"):
+            Admin(broker.bootstrap_servers, timeout=wrong)  # type: ignore[arg-type]
+    for name, long in (("first", float("inf")), ("second", 1e12)):
+        with Admin(broker.bootstrap_servers, timeout=long) as admin:
+            admin.create_topic(name)
 
 
 class TestUsers:

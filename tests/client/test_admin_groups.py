@@ -12,7 +12,7 @@ from equipoise.broker import Broker
 from equipoise.client import Admin, Consumer, OffsetAndMetadata, Producer, TopicPartition
 from equipoise.client.admin_groups import GroupDescription
 from equipoise.client.consumer.config import EARLIEST, LATEST
-from equipoise.wire.errors import ErrorCode, KafkaError
+from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 
 Join = Callable[..., Consumer]
 
@@ -188,3 +188,15 @@ def test_configs_are_set_and_taken_back_one_by_one(admin: Admin) -> None:
     assert admin.configs("orders") == {"retention.ms": "60000"}
     with pytest.raises(KafkaError, match="INVALID_CONFIG"):
         admin.set_configs("orders", {"retention.ms": "soon"})
+
+
+@pytest.mark.parametrize("names", ["ab", b"ab", None, 5, [b"ab"], [None]], ids=repr)
+def test_a_text_is_no_list_of_groups(admin: Admin, names: Any) -> None:
+    """Of "ab" the groups "a" and "b" would be deleted."""
+    place = TopicPartition("orders", 0)
+    for group in ("a", "b", "ab"):
+        admin.commit_offsets(group, {place: 1})
+    for attempt in (admin.delete_groups, admin.describe_groups, admin.committed_of_groups):
+        with pytest.raises(UsageError, match=r"\(\) takes (a list of )?names"):
+            attempt(names)
+    assert [one.group_id for one in admin.list_groups().groups] == ["a", "ab", "b"]

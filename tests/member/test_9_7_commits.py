@@ -116,6 +116,19 @@ def test_9_7_14_and_3_are_tried_again_until_default_api_timeout(error: ErrorCode
     assert isinstance(commit.error, KafkaError)
     assert commit.error.code is ErrorCode.REQUEST_TIMED_OUT
     assert "default.api.timeout.ms (60000 ms)" in str(commit.error)
+    missing = error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert ("the cluster has no t-0." if missing else f"the coordinator answers {error.name}.") in str(commit.error)
+    assert "reachable" not in str(commit.error)
+
+
+def test_9_7_14_what_the_coordinator_answered_last_is_not_told_when_it_is_gone() -> None:
+    solo = Solo(max_poll_interval_ms=1_000_000, session_timeout_ms=1_000_000).stable(0)
+    commit = solo.commit(p0=5)
+    solo.committed(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    solo.advance(BACKOFF)
+    solo.committed(ErrorCode.NOT_COORDINATOR)
+    solo.advance(60_000)
+    assert "is the coordinator reachable? Commit again" in str(commit.error)
 
 
 @pytest.mark.parametrize(

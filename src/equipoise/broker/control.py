@@ -43,6 +43,8 @@ class Fault:
         for api in self.apis:
             if api not in _NAMES:
                 raise UsageError(f"no API {api!r} is served: {', '.join(sorted(_NAMES))}")
+        if self.times is not None:
+            _check_count("times", self.times, 1)
 
     def fits(self, route: Route, request: Any, call: Call) -> bool:
         """Whether it is for this request."""
@@ -51,6 +53,19 @@ class Fault:
         if self.group is not None and self.group != getattr(request, "group_id", None):
             return False
         return self.who is None or self.who in _names_of(request, call)
+
+
+def error_code(given: ErrorCode | str | int) -> ErrorCode:
+    """An error, also by its name or its number on the wire."""
+    try:
+        return ErrorCode[given] if isinstance(given, str) else ErrorCode(given)
+    except (KeyError, ValueError):
+        raise UsageError(f"Kafka has no error {given!r}; NOT_COORDINATOR is one") from None
+
+
+def _check_count(name: str, value: object, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise UsageError(f"{name} is {value!r}: give an integer of {least} or more")
 
 
 def _names_of(request: Any, call: Call) -> set[str | None]:
@@ -64,6 +79,10 @@ class Delay(Fault):
     """The request is served at once, and its answer leaves so many milliseconds later."""
 
     ms: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_count("ms", self.ms, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +98,7 @@ class Fail(Fault):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        object.__setattr__(self, "error", error_code(self.error))  # else the answer could not be encoded
         others = [api for api in self.apis if api not in _REFUSALS]
         if others or not self.apis:
             what = f"{others[0]} cannot be failed" if others else "say which APIs are to fail"

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from equipoise.broker import group_actions
 from equipoise.broker.cluster import actions
-from equipoise.broker.control import Cut, Delay, Fail, Fault, Lose, Standing, Unheard
+from equipoise.broker.control import Cut, Delay, Fail, Fault, Lose, Standing, Unheard, error_code
 from equipoise.http_server import Page, Request, is_loopback, names_this_machine, parse_listen
-from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
+from equipoise.wire.errors import KafkaError, UsageError
 
 if TYPE_CHECKING:
     from equipoise.broker.cluster.node import Node
@@ -172,19 +172,12 @@ def _make(kind: type[Fault], wanted: dict[str, Any]) -> Fault:
     if not all(isinstance(one, str) for one in wanted.get("apis", ())):
         raise UsageError("apis is a list of names")
     if "error" in wanted:
-        wanted["error"] = _error(wanted["error"])
+        wanted["error"] = error_code(wanted["error"])
     try:
         return kind(**wanted)
     except TypeError:
         missing = ({"ms"} & known | {"error"} & known) - set(wanted)
         raise UsageError(f"give {', '.join(sorted(missing))} too") from None
-
-
-def _error(name: str) -> ErrorCode:
-    try:
-        return ErrorCode[name]
-    except KeyError:
-        raise UsageError(f"Kafka has no error {name!r}; NOT_COORDINATOR is one") from None
 
 
 def _row(standing: Standing) -> dict[str, Any]:

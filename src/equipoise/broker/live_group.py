@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from equipoise.broker import group_actions
-from equipoise.broker.control import Delay, Fail, Lose, Standing
+from equipoise.broker.control import Delay, Fail, Lose, Standing, error_code
 from equipoise.broker.inspect import GroupSnapshot
 from equipoise.wire.errors import ErrorCode
 
@@ -65,6 +65,8 @@ class LiveGroup(GroupSnapshot):
         """Requests are served, and their answers are lost with the connection."""
         return self.broker.control(Lose(apis=(api,), group=self.group_id, who=who, times=times))
 
-    def fail(self, api: str, error: ErrorCode, *, who: str | None = None, times: int | None = 1) -> Standing:
-        """Requests are answered with an error, and not served."""
-        return self.broker.control(Fail(apis=(api,), group=self.group_id, who=who, times=times, error=error))
+    def fail(self, api: str, error: ErrorCode | str, *, who: str | None = None, times: int | None = 1) -> Standing:
+        """Requests are answered with an error, which may be given by its name, and not served."""
+        return self.broker.control(
+            Fail(apis=(api,), group=self.group_id, who=who, times=times, error=error_code(error))
+        )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-
+from equipoise.client.arguments import as_seconds
 from equipoise.client.metadata.metadata import Metadata, metadata_request, patience_rounds
 from equipoise.client.net.addresses import Address, parse_bootstrap_servers
 from equipoise.client.net.blocking import Connection
@@ -13,8 +12,9 @@ from equipoise.client.security.parsing import security_from_keywords
 from equipoise.closing import Closing
 from equipoise.member.partitions import TopicPartition
 from equipoise.security.denials import RESOURCE_OF, AclAction
+from equipoise.settings import INT_MAX
 from equipoise.wire.apis.k03_metadata import MetadataResponse
-from equipoise.wire.errors import ErrorCode
+from equipoise.wire.errors import ErrorCode, UsageError
 
 
 class AdminConnections(Closing):
@@ -32,14 +32,19 @@ class AdminConnections(Closing):
         """`settings`: those of docs/security.md, with underscores for dots, unless `security` has them."""
         self._security = security or security_from_keywords(bootstrap_servers, **settings)
         self._client_id = client_id
-        self._timeout = timeout
-        self._open = ExitStack()
+        self._timeout = min(as_seconds("timeout", timeout), INT_MAX / 1000)  # brokers hear of it in milliseconds
+        if not self._timeout:
+            raise UsageError(f"timeout is {timeout}: nothing is answered within no time")
+        self._servers = parse_bootstrap_servers(bootstrap_servers)
         self._by_address: dict[Address, Connection] = {}
-        self._bootstrap = self._reach(parse_bootstrap_servers(bootstrap_servers))
+        self._is_closed = False
+        self._first = self._reach(self._servers)
 
     def close(self) -> None:
         """Closes all connections."""
-        self._open.close()
+        self._is_closed = True
+        for connection in self._by_address.values():
+            connection.close()
 
     def _check(self, code: int, broker_says: str | None, otherwise: str, *actions: AclAction) -> None:
         """Of a denial brokers say "Authorization failed." at most."""
@@ -50,6 +55,13 @@ class AdminConnections(Closing):
     @property
     def _timeout_ms(self) -> int:
         return int(self._timeout * 1000)
+
+    @property
+    def _bootstrap(self) -> Connection:
+        """To the server it began with; when that is gone, to the first that answers."""
+        if self._is_closed or not self._first.is_quiet:
+            self._first = self._reach(self._servers)
+        return self._first
 
     def _metadata(self, names: list[str] | None) -> MetadataResponse:
         return self._bootstrap.send(metadata_request(names), MetadataResponse)
@@ -84,7 +96,13 @@ class AdminConnections(Closing):
         raise KafkaConnectionError("; ".join(failures))
 
     def _connection(self, address: Address, setup_timeout: float | None = None) -> Connection:
+        """The one that is open, or a new one: brokers end connections when they restart, and those that are idle."""
+        if self._is_closed:
+            raise UsageError("this Admin is closed: make a new one")
         known = self._by_address.get(address)
+        if known is not None and not known.is_quiet:
+            known.close()
+            known = None
         if known is None:
             known = Connection(
                 *address,
@@ -93,7 +111,7 @@ class AdminConnections(Closing):
                 security=self._security,
             )
             known.timeout = self._timeout
-            self._by_address[address] = self._open.enter_context(known)
+            self._by_address[address] = known
         return known
 
 

@@ -12,6 +12,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from equipoise.client.admin_connections import AdminConnections
+from equipoise.client.arguments import as_mapping, as_names, as_offset
 from equipoise.client.net.blocking import Connection
 from equipoise.client.net.errors import KafkaConnectionError, error_from
 from equipoise.member.commits import OffsetAndMetadata
@@ -163,7 +164,7 @@ class GroupAdmin(AdminConnections):
 
     def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription | KafkaError]:
         """Each group, or why it cannot be described: GROUP_ID_NOT_FOUND is a group that does not exist."""
-        wanted = list(dict.fromkeys(group_ids))
+        wanted = as_names("describe_groups()", group_ids)
         found: dict[str, GroupDescription | KafkaError] = {}
         for coordinator, groups in self._by_coordinator(wanted, found).items():
             for first in range(0, len(groups), _ASKED_TOGETHER):
@@ -195,7 +196,7 @@ class GroupAdmin(AdminConnections):
     def committed_of_groups(self, group_ids: Iterable[str]) -> dict[str, CommittedOrErrors | KafkaError]:
         """All offsets of each group, or why they cannot be read. Many groups are asked for in one request (KIP-709);
         a broker older than Kafka 3.0 is asked for each."""
-        wanted = list(dict.fromkeys(group_ids))
+        wanted = as_names("committed_of_groups()", group_ids)
         failed: dict[str, GroupDescription | KafkaError] = {}
         coordinators = self._by_coordinator(wanted, failed)
         found: dict[str, CommittedOrErrors | KafkaError] = {
@@ -212,9 +213,7 @@ class GroupAdmin(AdminConnections):
     def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]) -> None:
         """Commits from outside the group. The coordinator refuses while it has members (UNKNOWN_MEMBER_ID).
         KafkaError names the first partition that was refused; the others are committed."""
-        places = {
-            one: at if isinstance(at, OffsetAndMetadata) else OffsetAndMetadata(at) for one, at in offsets.items()
-        }
+        places = {one: as_offset(one, at) for one, at in as_mapping("commit_offsets()", offsets).items()}
 
         def commit(connection: Connection) -> OffsetCommitResponse:
             asked = connection.ask(_commit_request(group_id, places), _NEWEST_WITH_NAMES)
@@ -231,7 +230,7 @@ class GroupAdmin(AdminConnections):
     def delete_groups(self, group_ids: Iterable[str]) -> dict[str, KafkaError | None]:
         """Deletes groups without members. For each: None, or why it was not deleted."""
         results: dict[str, KafkaError | None] = {}
-        for group_id in dict.fromkeys(group_ids):
+        for group_id in as_names("delete_groups()", group_ids):
             try:
                 self._at_coordinator(group_id, partial(self._delete, group_id))
                 results[group_id] = None

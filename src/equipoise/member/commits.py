@@ -108,6 +108,7 @@ class Commit:
         self.error: KafkaError | None = None
         self.on_done: Callable[[Commit], None] | None = None
         self.attempts = 0  # that failed, and are made again
+        self.refused_with = ""  # the last of them, if the coordinator has answered
         self.generation_id = -1  # in which the application asked for it
         self.refused_in = -1  # the generation that was already over when it came to the coordinator
         self.revoked: dict[TopicPartition, int] = {}  # in which generation: in a later one others may have read on
@@ -298,8 +299,10 @@ class Commits:
         member, error = self._member, _weightiest(errors.values())
         match self._verdicts.get(error):
             case CommitVerdict.AGAIN:
+                self._queue[0].refused_with = _told(error, errors)
                 self._pause(now)
             case CommitVerdict.COORDINATOR_GONE:
+                self._queue[0].refused_with = ""
                 member.lose_coordinator(now)
             case CommitVerdict.REBALANCING:
                 if member.is_stable and self._is_of_now(request):
@@ -316,7 +319,7 @@ class Commits:
             case CommitVerdict.REMOVED:
                 self._removed(request)
             case _:
-                self._finish(self._failure(error, [one for one, code in errors.items() if code is error]))
+                self._finish(self._failure(error, _partitions_with(error, errors)))
 
     def _of_other_epoch(self, request: OffsetCommitRequest) -> None:
         """Rule B11.2. The coordinator's epoch for the member is another: the answer that says so is on its way, or was
@@ -380,6 +383,7 @@ class Commits:
         if request is not self._request:
             return False
         self._request = None
+        self._queue[0].refused_with = ""
         self._pause(now)
         return True
 
@@ -409,7 +413,7 @@ class Commits:
             if commit is self._queue[0]:
                 self._request = None
             self._queue.remove(commit)
-            commit.finish(_too_late(self._member.config.default_api_timeout_ms))
+            commit.finish(_too_late(self._member.config.default_api_timeout_ms, commit.refused_with))
 
 
 def _weightiest(errors: Iterable[ErrorCode]) -> ErrorCode:
@@ -419,9 +423,20 @@ def _weightiest(errors: Iterable[ErrorCode]) -> ErrorCode:
     return next((error for error in found if error is not ErrorCode.TOPIC_AUTHORIZATION_FAILED), found[0])
 
 
-def _too_late(limit_ms: int) -> KafkaError:
+def _partitions_with(error: ErrorCode, errors: Mapping[TopicPartition, ErrorCode]) -> list[TopicPartition]:
+    return [one for one, code in errors.items() if code is error]
+
+
+def _told(error: ErrorCode, errors: Mapping[TopicPartition, ErrorCode]) -> str:
+    """Why the coordinator has not committed so far."""
+    if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return f"the cluster has no {listed(_partitions_with(error, errors))}."
+    return f"the coordinator answers {error.name}."
+
+
+def _too_late(limit_ms: int, refused_with: str) -> KafkaError:
     return KafkaError(
         ErrorCode.REQUEST_TIMED_OUT,
-        f"the commit has had no success within default.api.timeout.ms ({limit_ms} ms): is the coordinator reachable? "
-        "Commit again, or raise the limit",
+        f"the commit has had no success within default.api.timeout.ms ({limit_ms} ms): "
+        f"{refused_with or 'is the coordinator reachable?'} Commit again, or raise the limit",
     )

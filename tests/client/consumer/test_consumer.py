@@ -370,6 +370,19 @@ def test_pausing_stops_one_partition(broker: Broker, topic: str, consumer: Calla
     assert set(one.lag().values()) == {0}
 
 
+def test_a_position_that_nobody_can_tell_is_not_waited_for(
+    broker: Broker, topic: str, consumer: Callable[..., Consumer]
+) -> None:
+    one = consumer(auto_offset_reset="none")
+    one.assign([(topic, 0), (topic, 1)])
+    for _ in range(2):
+        with pytest.raises(NoOffsetForPartitionError, match=f"{topic}-1"):
+            one.position((topic, 1), timeout=PATIENCE_S)
+    one.seek((topic, 1), 0)
+    with pytest.raises(NoOffsetForPartitionError, match=f"{topic}-0"):
+        wait(one, lambda: False)  # poll() tells of the other one
+
+
 def test_without_an_offset_and_without_a_policy_the_application_is_asked(
     broker: Broker, topic: str, consumer: Callable[..., Consumer]
 ) -> None:
@@ -378,5 +391,8 @@ def test_without_an_offset_and_without_a_policy_the_application_is_asked(
     one.assign([(topic, 0)])
     with pytest.raises(NoOffsetForPartitionError):
         wait(one, lambda: False)
+    with pytest.raises(NoOffsetForPartitionError):
+        one.position((topic, 0))
     one.seek((topic, 0), 0)
+    assert one.position((topic, 0)) == 0
     assert len(read(one, 1)) == 1

@@ -10,6 +10,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from equipoise.client.arguments import as_seconds
 from equipoise.client.consumer.base import (
     ARROW_RECORDS,
     BaseConsumer,
@@ -48,8 +49,8 @@ class AsyncConsumer(BaseConsumer):
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
         self._telling_task: asyncio.Task[None] | None = None  # a listener that runs, or was not heard out
-        self._engine = ConsumerEngine(self.config, self._news.set)
-        self._engine.start()
+        self._running = ConsumerEngine(self.config, self._news.set)
+        self._running.start()
 
     # -- reading
 
@@ -71,7 +72,7 @@ class AsyncConsumer(BaseConsumer):
         )
 
     async def _poll(self, timeout: float, take: Callable[[], Result], count: Callable[[Any], int]) -> Result | None:
-        deadline, found = self._loop.time() + timeout, None
+        deadline, found = self._loop.time() + as_seconds("timeout", timeout), None
         with self._alone():
             self._begin_poll()
             await asyncio.sleep(0)  # an application that polls again after each error must not starve the loop
@@ -143,9 +144,9 @@ class AsyncConsumer(BaseConsumer):
         finally:
             self._is_in_callback = False
             self._forget(callback)
-            self._engine.callback_done(has_failed=has_failed)
+            self._running.callback_done(has_failed=has_failed)
             if not self._in_use.locked():  # its poll was cancelled: the time until the next one runs
-                self._engine.end_poll(0)
+                self._running.end_poll(0)
 
     async def _run(self, callback: Callback) -> None:
         if callback.kind is CallbackKind.REVOKED and self.config.enable_auto_commit:
@@ -196,8 +197,9 @@ class AsyncConsumer(BaseConsumer):
     ) -> dict[TopicPartition, int | None]:
         """The first offset with this timestamp (milliseconds since 1970) or later, by partition; None: there is
         none."""
-        wanted = {as_partition(place): at for place, at in timestamps.items()}
-        return await self._wait_for(self._engine.offsets_for_times(wanted), timeout, "offsets_for_times()")
+        return await self._wait_for(
+            self._engine.offsets_for_times(self._times(timestamps)), timeout, "offsets_for_times()"
+        )
 
     async def beginning_offsets(
         self, *partitions: Place | Places, timeout: float | None = None
@@ -210,7 +212,7 @@ class AsyncConsumer(BaseConsumer):
         return await self._wait_for(self._engine.ends(self._named(partitions)), timeout, "end_offsets()")
 
     async def _wait_for(self, work: Coroutine[Any, Any, Result], timeout: float | None, what: str) -> Result:
-        limit = self.config.default_api_timeout_ms / 1000 if timeout is None else timeout
+        limit = self._limit(timeout, work)
         try:
             async with asyncio.timeout(limit):
                 return await self._engine.cluster.unless_refused(work)
@@ -221,20 +223,22 @@ class AsyncConsumer(BaseConsumer):
 
     async def unsubscribe(self) -> None:
         """Gives up all partitions and leaves the group. Listeners are called."""
+        leave = self._engine.unsubscribe
         with self._alone():
-            await self._leave(self.config.default_api_timeout_ms / 1000, self._engine.unsubscribe)
+            await self._leave(self._default_limit, leave)
 
     async def close(self, timeout: float = 30.0, *, leave: bool | None = None) -> None:
         """Commits if enable.auto.commit is set, calls the listener, leaves the group, and ends. A static member stays
         unless `leave` is True; with False any member goes without a word (KIP-1092)."""
         if self._is_closed:
             return
+        limit, going = as_seconds("timeout", timeout), partial(self._engine.leave, leave)
         with self._alone():
             try:
-                await self._leave(timeout, partial(self._engine.leave, leave))
+                await self._leave(limit, going)
             finally:
                 self._is_closed = True
-                await self._engine.close()
+                await self._running.close()
 
     async def _leave(self, timeout: float, leave: Callable[[], None]) -> None:
         self._leaves_at = deadline = self._loop.time() + timeout

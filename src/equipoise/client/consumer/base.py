@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
+from equipoise.client.arguments import as_integer, as_mapping, as_names, as_offset, as_seconds, as_timestamp
 from equipoise.client.consumer.config import EARLIEST, LATEST, ConsumerConfig
 from equipoise.client.consumer.engine import ConsumerEngine
 from equipoise.client.group.listener import RebalanceListener
+from equipoise.client.net.loop_thread import forked
 from equipoise.client.transactions.group_metadata import ConsumerGroupMetadata
 from equipoise.member import (
     Callback,
@@ -26,13 +29,14 @@ from equipoise.member import (
     TopicPartition,
 )
 from equipoise.member.subscription import TopicPattern
-from equipoise.settings import kafka_name
+from equipoise.settings import INT_MAX, kafka_name
 from equipoise.wire.errors import KafkaError, UsageError
 
 log = logging.getLogger(__name__)
 
 Place = TopicPartition | tuple[str, int]
 Places = Iterable[Place]
+Offsets = dict[TopicPartition, OffsetAndMetadata]
 OffsetsToCommit = Mapping[TopicPartition, int | OffsetAndMetadata]
 OffsetCommitCallback = Callable[[KafkaError | None], None]  # told of the outcome
 ARROW_RECORDS = 100_000  # in one table, unless more are asked for
@@ -47,13 +51,14 @@ class BaseConsumer:
     """One thread, or one task, at a time may use a consumer."""
 
     config: ConsumerConfig
-    _engine: ConsumerEngine
+    _running: ConsumerEngine  # until the consumer is closed, and a little longer
 
     def __init__(self, config: ConsumerConfig) -> None:
         self.config = config
         self._listener: RebalanceListener = RebalanceListener()
         self._by_hand = False
         self._is_closed = False
+        self._process = os.getpid()
         self._in_use = threading.Lock()
         self._user = 0  # the thread that holds it, or held it last
         self._is_in_callback = False
@@ -62,6 +67,16 @@ class BaseConsumer:
         self._committed: dict[TopicPartition, int] = {}  # by auto-commit
         self._is_auto_committing = False  # one at a time: while no coordinator answers they would pile up
         self._leaves_at: float | None = None  # when close() or unsubscribe() is out of patience, also with commits
+
+    @property
+    def _engine(self) -> ConsumerEngine:
+        """Every method needs it, so none works on a closed consumer: it would wait for ever, or do nothing in silence
+        (Java's throws an IllegalStateException)."""
+        if self._is_closed:
+            raise UsageError("this consumer is closed: make a new one")
+        if self._process != os.getpid():
+            raise forked()
+        return self._running
 
     # -- what to read
 
@@ -78,16 +93,17 @@ class BaseConsumer:
         topics that are created later. The consumer matches it against the beginnings of names; with
         group.protocol=consumer the broker matches a SubscriptionPattern against whole names.
         """
+        engine = self._engine
         if isinstance(topics, SubscriptionPattern):
             topics, pattern = None, topics
         if self._by_hand:
             raise UsageError("this consumer has assigned itself partitions: unsubscribe() before subscribe()")
-        names = [topics] if isinstance(topics, str) else list(topics or ())
+        names = _topic_names(topics)
         compiled = _pattern(names, pattern)
         if compiled is None and not names:
             raise UsageError("subscribe() to nothing: name topics or a pattern, or call unsubscribe()")
-        self._listener = listener or RebalanceListener()
-        self._engine.subscribe(() if compiled is not None else names, compiled)
+        self._listener = _checked_listener(listener)
+        engine.subscribe(() if compiled is not None else names, compiled)
 
     def assign(self, partitions: Places) -> None:
         """Reads these partitions, and no others, without a membership. Replaces the previous assignment."""
@@ -143,8 +159,9 @@ class BaseConsumer:
 
     def seek(self, partition: Place, offset: int | OffsetAndMetadata) -> None:
         """Sets the offset at which the next poll begins."""
-        at = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
-        self._engine.subscriptions.seek(as_partition(partition), at.offset, at.leader_epoch)
+        place = as_partition(partition)
+        at = as_offset(place, offset)
+        self._engine.subscriptions.seek(place, at.offset, at.leader_epoch)
 
     def seek_to_beginning(self, *partitions: Place | Places) -> None:
         """Seeks to the first offset of these partitions, or of all."""
@@ -156,9 +173,11 @@ class BaseConsumer:
 
     def seek_to_time(self, timestamp: int | datetime, *partitions: Place | Places) -> None:
         """Seeks to the first record of that time (milliseconds since 1970, or a datetime) or later; else to the end."""
-        if isinstance(timestamp, datetime):
-            timestamp = round(timestamp.timestamp() * 1000)
-        self._engine.subscriptions.request_reset(self._named(partitions), timestamp)
+        self._engine.subscriptions.request_reset(self._named(partitions), as_timestamp(timestamp))
+
+    def _times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        given = as_mapping("offsets_for_times()", timestamps)
+        return {as_partition(place): as_timestamp(at) for place, at in given.items()}
 
     def pause(self, *partitions: Place | Places) -> None:
         """poll() returns nothing of these partitions, or of all, until resume(). The application must still call
@@ -198,14 +217,24 @@ class BaseConsumer:
         finally:
             self._in_use.release()
 
+    @property
+    def _default_limit(self) -> float:
+        return as_seconds("default.api.timeout.ms", self.config.default_api_timeout_ms / 1000)
+
+    def _limit(self, timeout: float | None, work: Coroutine[Any, Any, object]) -> float:
+        """Seconds that `work` may take. With a timeout that is none it is not begun."""
+        try:
+            return self._default_limit if timeout is None else as_seconds("timeout", timeout)
+        except UsageError:
+            work.close()
+            raise
+
     def _raise_failure(self) -> None:
         failure = self._engine.take_failure()
         if failure is not None:
             raise failure
 
     def _check_use(self) -> None:
-        if self._is_closed:
-            raise UsageError("this consumer is closed: make a new one")
         if not self._by_hand and (self._engine.membership is None or not self._engine.member.subscription.is_active):
             raise UsageError("poll() has nothing to read: subscribe() to topics or assign() partitions first")
 
@@ -227,6 +256,8 @@ class BaseConsumer:
         """Commits without waiting. `on_done` gets the error, or None. A blocking consumer's own thread mostly calls
         it. It must not wait: commit() raises UsageError there, commit_async() does not."""
         tell = on_done or _log_failure
+        if not callable(tell):
+            raise UsageError(f"{tell!r} cannot be called: give a function of one argument, the error or None")
         self._engine.commit(self._to_commit(offsets), lambda commit: self._tell(tell, commit.error))
 
     def _tell(self, on_done: OffsetCommitCallback, error: KafkaError | None) -> None:
@@ -277,23 +308,25 @@ class BaseConsumer:
     def _method(self, callback: Callback) -> Any:
         return getattr(self._listener, callback.kind.value)
 
-    def _to_commit(self, offsets: OffsetsToCommit | None) -> dict[TopicPartition, OffsetAndMetadata]:
+    def _to_commit(self, offsets: OffsetsToCommit | None) -> Offsets:
         subscriptions = self._engine.subscriptions
-        if offsets is None:
-            found = subscriptions.consumed()
-        else:
-            bare = [as_partition(one) for one, at in offsets.items() if not isinstance(at, OffsetAndMetadata)]
-            found = _with_metadata(offsets, subscriptions.consumed(bare) if bare else {})
+        found = subscriptions.consumed() if offsets is None else self._checked(offsets)
         if subscriptions.hand is not None:
             subscriptions.hand.committed(found)
         return found
+
+    def _checked(self, offsets: OffsetsToCommit) -> Offsets:
+        places = {as_partition(place): at for place, at in as_mapping("commit()", offsets).items()}
+        checked = {place: as_offset(place, at) for place, at in places.items()}
+        bare = [place for place, at in places.items() if not isinstance(at, OffsetAndMetadata)]
+        return checked | _with_epochs(bare, checked, self._engine.subscriptions.consumed(bare) if bare else {})
 
 
 def as_partition(place: object) -> TopicPartition:
     """A partition that may be given as a plain tuple."""
     match place:
         case (str(topic), int(number)):
-            return TopicPartition(topic, number)
+            return TopicPartition(topic, as_integer(f"the number of a partition of {topic!r}", number, 0, INT_MAX))
     raise UsageError(f"{place!r} is no partition: give TopicPartition(topic, number), or a tuple of the two")
 
 
@@ -309,19 +342,41 @@ def _log_failure(error: KafkaError | None) -> None:
         log.warning("offsets could not be committed: %s", error)
 
 
-def _with_metadata(
-    offsets: OffsetsToCommit, consumed: Mapping[TopicPartition, OffsetAndMetadata]
-) -> dict[TopicPartition, OffsetAndMetadata]:
+def _with_epochs(bare: Iterable[TopicPartition], wanted: Offsets, consumed: Offsets) -> Offsets:
     """A bare offset that equals the position is committed with the position's leader epoch."""
-    found = {}
-    for place, given in offsets.items():
-        partition = as_partition(place)
-        known = consumed.get(partition)
-        if isinstance(given, OffsetAndMetadata):
-            found[partition] = given
-        else:
-            found[partition] = known if known is not None and known.offset == given else OffsetAndMetadata(given)
-    return found
+    return {one: consumed[one] for one in bare if one in consumed and consumed[one].offset == wanted[one].offset}
+
+
+def _topic_names(given: object) -> list[str]:
+    """Java refuses an empty name too: no topic can have it."""
+    if isinstance(given, re.Pattern):
+        raise UsageError(f"subscribe() takes names of topics: write subscribe(pattern={given!r})")
+    names = [given] if isinstance(given, str) else as_names("subscribe()", () if given is None else given)
+    if "" in names:
+        raise UsageError("subscribe() to a topic without a name: leave it out")
+    return names
+
+
+def _checked_listener(given: object) -> RebalanceListener:
+    """Anything with its three methods, by which poll() and close() will call it."""
+    listener = RebalanceListener() if given is None else given
+    if isinstance(listener, type) or not all(callable(getattr(listener, kind.value, None)) for kind in CallbackKind):
+        raise UsageError(f"{given!r} is no listener: give an object of a subclass of RebalanceListener")
+    return cast(RebalanceListener, listener)
+
+
+def _checked_pattern(given: object) -> TopicPattern | None:
+    if given is None or isinstance(given, SubscriptionPattern):
+        return given
+    text = given.pattern if isinstance(given, re.Pattern) else given
+    if not isinstance(text, str):
+        raise UsageError(f"{given!r} is no pattern: give text, re.compile() of text, or SubscriptionPattern")
+    if not text:
+        raise UsageError("the pattern is empty, and would match every topic: write '.*' if you mean that")
+    try:
+        return re.compile(text) if isinstance(given, str) else cast("re.Pattern[str]", given)
+    except re.error as error:
+        raise UsageError(f"{given!r} is no regular expression: {error}") from None
 
 
 def _pattern(names: list[str], pattern: str | TopicPattern | None) -> TopicPattern | None:
@@ -333,7 +388,4 @@ def _pattern(names: list[str], pattern: str | TopicPattern | None) -> TopicPatte
         raise UsageError("subscribe() takes names or patterns (with ^), not both: give all as patterns")
     if patterns:
         pattern = "|".join(f"(?:{one})" for one in patterns)
-    try:
-        return re.compile(pattern) if isinstance(pattern, str) else pattern
-    except re.error as error:
-        raise UsageError(f"{pattern!r} is no regular expression: {error}") from None
+    return _checked_pattern(pattern)

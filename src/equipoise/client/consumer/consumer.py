@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from equipoise.client.arguments import as_seconds
 from equipoise.client.consumer.base import (
     ARROW_RECORDS,
     BaseConsumer,
@@ -49,7 +50,7 @@ class Consumer(BaseConsumer):
         self._news = threading.Event()
         self._thread = LoopThread("equipoise-consumer")
         try:
-            self._engine = self._thread.run(_open(self.config, self._news.set))
+            self._running = self._thread.run(_open(self.config, self._news.set))
         except BaseException:
             self._thread.end()
             raise
@@ -78,7 +79,7 @@ class Consumer(BaseConsumer):
         )
 
     def _poll(self, timeout: float, take: Callable[[], Result], count: Callable[[Any], int]) -> Result | None:
-        deadline, found = time.monotonic() + timeout, None
+        deadline, found = time.monotonic() + as_seconds("timeout", timeout), None
         self._refuse_to_wait("poll()")
         with self._alone():
             self._begin_poll()
@@ -166,8 +167,7 @@ class Consumer(BaseConsumer):
     ) -> dict[TopicPartition, int | None]:
         """The first offset with this timestamp (milliseconds since 1970) or later, by partition; None: there is
         none."""
-        wanted = {as_partition(place): at for place, at in timestamps.items()}
-        return self._wait_for(self._engine.offsets_for_times(wanted), timeout, "offsets_for_times()")
+        return self._wait_for(self._engine.offsets_for_times(self._times(timestamps)), timeout, "offsets_for_times()")
 
     def beginning_offsets(self, *partitions: Place | Places, timeout: float | None = None) -> dict[TopicPartition, int]:
         """The first offset of each partition."""
@@ -178,7 +178,7 @@ class Consumer(BaseConsumer):
         return self._wait_for(self._engine.ends(self._named(partitions)), timeout, "end_offsets()")
 
     def _wait_for(self, work: Coroutine[Any, Any, Result], timeout: float | None, what: str) -> Result:
-        limit = self.config.default_api_timeout_ms / 1000 if timeout is None else timeout
+        limit = self._limit(timeout, work)
         try:
             self._refuse_to_wait(what)
         except UsageError:
@@ -194,8 +194,9 @@ class Consumer(BaseConsumer):
     def unsubscribe(self) -> None:
         """Gives up all partitions and leaves the group. Listeners are called."""
         self._refuse_to_wait("unsubscribe()")
+        leave = self._engine.unsubscribe
         with self._alone():
-            self._leave(self.config.default_api_timeout_ms / 1000, self._engine.unsubscribe)
+            self._leave(self._default_limit, leave)
 
     def close(self, timeout: float = 30.0, *, leave: bool | None = None) -> None:
         """Commits if enable.auto.commit is set, calls the listener, leaves the group, and ends. A static member stays
@@ -203,12 +204,13 @@ class Consumer(BaseConsumer):
         if self._is_closed:
             return
         self._refuse_to_wait("close()")
+        limit, going = as_seconds("timeout", timeout), partial(self._engine.leave, leave)
         with self._alone():
             try:
-                self._leave(timeout, partial(self._engine.leave, leave))
+                self._leave(limit, going)
             finally:
                 self._is_closed = True
-                self._thread.run(self._engine.close())
+                self._thread.run(self._running.close())
                 self._thread.end()
 
     def _leave(self, timeout: float, leave: Callable[[], None]) -> None:

@@ -251,8 +251,11 @@ class ConsumerEngine:
         self._loop.call_soon_threadsafe(self._lacking.set)
 
     async def position(self, partition: TopicPartition) -> int:
-        """Waits until it is known."""
+        """Waits until it is known. Raises why it never will be."""
         while (known := self.subscriptions.position(partition)) is None:
+            failure = self.subscriptions.take_failure(partition)
+            if failure is not None:
+                raise failure
             await asyncio.sleep(_LOOK_AGAIN_S)
         return known
 

@@ -18,7 +18,7 @@ from equipoise.client.metadata.leader_epochs import LogPosition
 from equipoise.client.metadata.list_offsets import Outcomes
 from equipoise.client.metadata.offset_lookup import OffsetLookup
 from equipoise.member.partitions import TopicPartition
-from equipoise.wire.errors import KafkaError
+from equipoise.wire.errors import KafkaError, UsageError
 
 PendingResets = dict[TopicPartition, tuple[int, int]]  # timestamp, and the epoch for which it is looked up
 
@@ -63,8 +63,7 @@ class OffsetResets:
         outcomes: Outcomes = {}
         try:
             if node_id is not None:
-                timestamps = {key: timestamp for key, (timestamp, _) in wanted.items()}
-                outcomes = await self._lookup.ask_leader(node_id, timestamps)
+                outcomes = await self._ask(node_id, wanted)
             self._apply(wanted, outcomes)
             self._failures[node_id] = 0 if outcomes else self._failures.get(node_id, 0) + 1
             if len(outcomes) < len(wanted):
@@ -74,6 +73,14 @@ class OffsetResets:
                 if self._under_way.get(key) == epoch:
                     del self._under_way[key]
         self.begin()
+
+    async def _ask(self, node_id: int, wanted: PendingResets) -> Outcomes:
+        try:
+            return await self._lookup.ask_leader(node_id, {key: timestamp for key, (timestamp, _) in wanted.items()})
+        except UsageError as error:  # the broker cannot be asked: the application is to know
+            for key, (_, epoch) in wanted.items():
+                self._fail(key, epoch, FetchFailure(error, passes=True))
+            return {}
 
     def _wanted(self) -> PendingResets:
         """What to ask ListOffsets. Where auto.offset.reset=none, the application is told instead."""

@@ -23,7 +23,7 @@ from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError, UsageEr
 from equipoise.wire.schema import ZERO_UUID
 
 MAX_OFFSET = 2**63 - 1  # behind a record there nothing can be: neither fetched nor committed
-BY_POLICY = 0  # in place of a timestamp: auto.offset.reset decides
+BY_POLICY = 2**63  # in place of a timestamp, and none itself: auto.offset.reset decides
 
 
 class OffsetOutOfRangeError(KafkaError):
@@ -314,6 +314,15 @@ class SubscriptionState:
                 state.reset = state.reset if failure.passes else None
                 state.failure = failure
                 self.ready[partition] = state
+
+    def take_failure(self, partition: TopicPartition) -> EquipoiseError | None:
+        """What keeps it from having a position, for an application that asks for that. It has heard of it then."""
+        with self.lock:
+            state = self._find(partition)
+            failure = None if state.failure is None else self.told(state)
+        if failure is not None and failure.passes:
+            self.on_change()
+        return None if failure is None else failure.error
 
     # -- pauses
 

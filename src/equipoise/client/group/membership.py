@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from equipoise.assignors import Assignor, Topic, assignor_named
 from equipoise.client.consumer.config import ConsumerConfig
@@ -80,7 +80,17 @@ def _new_member_id() -> str:
 
 
 def _assignor(given: object) -> Assignor:
-    return assignor_named(given) if isinstance(given, str) else given  # type: ignore[return-value]
+    """UsageError: it is none. A member would find out when it joins, and try again for ever."""
+    if isinstance(given, str):
+        return assignor_named(given)
+    methods = (getattr(given, name, None) for name in ("assign", "user_data", "on_assignment"))
+    is_one = (
+        isinstance(getattr(given, "name", None), str) and hasattr(given, "protocols") and all(map(callable, methods))
+    )
+    if isinstance(given, type) or not is_one:
+        what = f"partition.assignment.strategy: {given!r} is no assignor"
+        raise UsageError(f"{what}: give a name, or an object of a subclass of Assignor")
+    return cast(Assignor, given)
 
 
 def _has_consumer_groups(connection: AsyncConnection) -> bool:

@@ -17,7 +17,7 @@ from equipoise.client.metadata.list_offsets import (
 from equipoise.client.net.backoff import Backoff
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.apis.k02_list_offsets import ListOffsetsResponse
-from equipoise.wire.errors import EquipoiseError, KafkaError
+from equipoise.wire.errors import EquipoiseError, KafkaError, UsageError
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class OffsetLookup:
         await asyncio.sleep(self._backoff.pause(failures))
 
     async def ask_leader(self, node_id: int, wanted: Timestamps) -> Outcomes:
-        """One question to one leader. What it does not answer is left out."""
+        """One question to one leader. What it does not answer is left out. UsageError: it never will."""
         request = list_offsets_request(
             wanted,
             self._cluster.leader,
@@ -75,6 +75,8 @@ class OffsetLookup:
         try:
             answer = await self._cluster.leader_answer(node_id, wanted, request, ListOffsetsResponse)
             return outcomes_of(answer, self._cluster.config)
+        except UsageError:
+            raise
         except EquipoiseError as error:
             log.debug("offsets by time: %s", error)
             return {}

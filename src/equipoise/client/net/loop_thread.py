@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
@@ -24,6 +25,7 @@ class LoopThread:
     def __init__(self, name: str) -> None:
         self.loop = _new_loop()
         self._is_ending = False
+        self._process = os.getpid()
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         try:
             self._thread.start()
@@ -41,6 +43,7 @@ class LoopThread:
 
     def begin(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
         """Runs `work` on the loop, and returns at once."""
+        self._check_process(work)
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def run(
@@ -49,6 +52,7 @@ class LoopThread:
         """What it returns or raises; TimeoutError when the seconds are up. It never goes on without its caller, also
         if that one was interrupted: by Ctrl-C, or by the SIGTERM with which Spark ends a source. `within` is awaited
         in its place, and awaits it."""
+        self._check_process(work)
         future = self.begin(work if within is None else within(work))
         try:
             return future.result(timeout)
@@ -59,10 +63,23 @@ class LoopThread:
 
     def end(self) -> None:
         """Stops the loop when what it is doing is done."""
+        self._check_process()
         self._is_ending = True
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.close()
+
+    def _check_process(self, work: Coroutine[Any, Any, object] | None = None) -> None:
+        if os.getpid() != self._process:
+            if work is not None:
+                work.close()
+            raise forked()
+
+
+def forked() -> UsageError:
+    """The error after a fork: the child has no copy of the thread, and would wait for it for ever. What the loop would
+    end in the child, it would end in the parent too."""
+    return UsageError("this client was made in another process: after a fork, make a new one")
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
