@@ -267,7 +267,9 @@ class NamedOnly:
 
 
 @pytest.mark.parametrize(
-    "strategy", [RangeAssignor, [RangeAssignor], NamedOnly(), ["range", 5], 5, [RangeAssignor(), object()]], ids=repr
+    "strategy",
+    [RangeAssignor, [RangeAssignor], NamedOnly(), ["range", 5], 5, [RangeAssignor(), object()]],
+    ids=["class", "classes", "name alone", "name and number", "number", "assignor and object"],
 )
 def test_what_is_no_assignor_is_refused_at_once(consumer: Callable[..., Consumer], strategy: Any) -> None:
     with pytest.raises(UsageError, match=r"partition\.assignment\.strategy: .* is no assignor"):
