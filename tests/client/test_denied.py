@@ -112,6 +112,25 @@ def test_an_async_consumer_says_the_same(guarded: Broker) -> None:
     needs(caught.value, ErrorCode.GROUP_AUTHORIZATION_FAILED, "READ", "group billing", "--group billing")
 
 
+def test_offsets_of_a_denied_topic_are_refused_at_once_and_reading_others_goes_on(guarded: Broker) -> None:
+    denied, place = TopicPartition("secret", 0), TopicPartition("orders", 0)
+    with client(Admin, guarded, "admin") as admin:
+        admin.create_topic("secret", 1)
+    allow(guarded, (READ, TOPIC, "orders"))
+    with client(Consumer, guarded, auto_offset_reset="earliest") as consumer:
+        consumer.assign([place])
+        for ask in (consumer.end_offsets, consumer.beginning_offsets):
+            with pytest.raises(AuthorizationError) as caught:
+                ask(place, denied)
+        needs(caught.value, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "READ", "topic secret", "--topic secret")
+        assert consumer.poll(0.2) == []
+        assert consumer.position(place) == consumer.end_offsets(place)[place]
+        allow(guarded, (READ, TOPIC, "secret"))
+        assert consumer.end_offsets(denied) == {denied: 0}
+        consumer.assign([denied])
+        assert consumer.position(denied) == 0
+
+
 def test_records_that_may_be_described_and_not_read(guarded: Broker) -> None:
     allow(guarded, (DESCRIBE, TOPIC, "orders"), (READ, GROUP, "g"))
     with client(Consumer, guarded, group_id="g", auto_offset_reset="earliest") as consumer:

@@ -24,7 +24,7 @@ from equipoise.client import (
     TopicPartition,
 )
 from equipoise.client.metadata.cluster import Cluster
-from equipoise.wire.errors import UsageError
+from equipoise.wire.errors import KafkaError, UsageError
 from tests.client.consumer.consuming import read, wait
 from tests.client.writing import produce
 
@@ -381,3 +381,43 @@ def test_a_child_cannot_use_the_producer_of_its_parent(broker: Broker, topic: st
 
         in_child(refused)
         assert producer.send(topic, b"1", partition=0).result().offset == 1
+
+
+# -- partitions that are not there
+
+
+@pytest.mark.parametrize("name", ["a b", "", ".", "x" * 250, "Größe"])
+def test_what_is_no_name_of_a_topic_has_no_partitions(consumer: Callable[..., Consumer], name: str) -> None:
+    one = consumer()
+    asked: list[Callable[[], object]] = [
+        lambda: one.end_offsets((name, 0)),
+        lambda: one.assign([(name, 0)]),
+        lambda: one.commit({TopicPartition(name, 0): 1}),
+    ]
+    for attempt in asked:
+        with pytest.raises(UsageError, match="is no topic: names have"):
+            attempt()
+
+
+def test_what_is_missing_is_named_when_the_time_is_up(
+    broker: Broker, topic: str, consumer: Callable[..., Consumer]
+) -> None:
+    one = consumer(allow_auto_create_topics=False)
+    known, missing, beyond = (TopicPartition(*place) for place in ((topic, 0), (f"{topic}-2", 0), (topic, 9)))
+    with pytest.raises(KafkaError, match=f"topic '{missing.topic}' does not exist at {broker.bootstrap_servers}$"):
+        one.end_offsets(known, missing, timeout=2)
+    with pytest.raises(KafkaError, match=f"topic '{topic}' has no partition 9: it has 3$"):
+        one.offsets_for_times({known: 0, beyond: 0}, timeout=2)
+    one.assign([beyond])
+    with pytest.raises(KafkaError, match="has no partition 9"):
+        one.position(beyond, timeout=2)
+
+
+def test_the_asynchronous_consumer_names_it_too(broker: Broker, topic: str) -> None:
+    async def ask() -> None:
+        async with AsyncConsumer(bootstrap_servers=broker.bootstrap_servers) as one:
+            for call in (one.beginning_offsets, one.end_offsets):
+                with pytest.raises(KafkaError, match="has no partition 9"):
+                    await call((topic, 9), timeout=2)
+
+    asyncio.run(ask())

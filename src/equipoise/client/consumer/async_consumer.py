@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -190,34 +190,42 @@ class AsyncConsumer(BaseConsumer):
 
     async def position(self, partition: Place, timeout: float | None = None) -> int:
         """The offset of the next record that poll() returns of this partition."""
-        return await self._wait_for(self._engine.position(as_partition(partition)), timeout, "position()")
+        place = as_partition(partition)
+        return await self._wait_for(self._engine.position(place), timeout, "position()", [place])
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, int | None]:
         """The first offset with this timestamp (milliseconds since 1970) or later, by partition; None: there is
         none."""
-        return await self._wait_for(
-            self._engine.offsets_for_times(self._times(timestamps)), timeout, "offsets_for_times()"
-        )
+        wanted = self._times(timestamps)
+        return await self._wait_for(self._engine.offsets_for_times(wanted), timeout, "offsets_for_times()", wanted)
 
     async def beginning_offsets(
         self, *partitions: Place | Places, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """The first offset of each partition."""
-        return await self._wait_for(self._engine.beginnings(self._named(partitions)), timeout, "beginning_offsets()")
+        places = self._named(partitions)
+        return await self._wait_for(self._engine.beginnings(places), timeout, "beginning_offsets()", places)
 
     async def end_offsets(self, *partitions: Place | Places, timeout: float | None = None) -> dict[TopicPartition, int]:
         """The offset behind the last record of each partition."""
-        return await self._wait_for(self._engine.ends(self._named(partitions)), timeout, "end_offsets()")
+        places = self._named(partitions)
+        return await self._wait_for(self._engine.ends(places), timeout, "end_offsets()", places)
 
-    async def _wait_for(self, work: Coroutine[Any, Any, Result], timeout: float | None, what: str) -> Result:
+    async def _wait_for(
+        self,
+        work: Coroutine[Any, Any, Result],
+        timeout: float | None,
+        what: str,
+        places: Iterable[TopicPartition] = (),
+    ) -> Result:
         limit = self._limit(timeout, work)
         try:
             async with asyncio.timeout(limit):
                 return await self._engine.cluster.unless_refused(work)
         except TimeoutError:
-            raise too_late(what, limit, self._engine) from None
+            raise too_late(what, limit, self._engine, places) from None
 
     # -- the end
 

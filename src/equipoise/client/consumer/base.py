@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from equipoise.client.arguments import as_integer, as_mapping, as_names, as_offset, as_seconds, as_timestamp
-from equipoise.client.consumer.config import EARLIEST, LATEST, ConsumerConfig
+from equipoise.client.consumer.config import EARLIEST, LATEST, LEGAL_ID, ConsumerConfig
 from equipoise.client.consumer.engine import ConsumerEngine
 from equipoise.client.group.listener import RebalanceListener
 from equipoise.client.net.loop_thread import forked
@@ -326,6 +326,8 @@ def as_partition(place: object) -> TopicPartition:
     """A partition that may be given as a plain tuple."""
     match place:
         case (str(topic), int(number)):
+            if not LEGAL_ID.fullmatch(topic) or topic in (".", ".."):
+                raise UsageError(f"{topic!r} is no topic: names have 1 to 249 letters, digits, dots, _ or -")
             return TopicPartition(topic, as_integer(f"the number of a partition of {topic!r}", number, 0, INT_MAX))
     raise UsageError(f"{place!r} is no partition: give TopicPartition(topic, number), or a tuple of the two")
 

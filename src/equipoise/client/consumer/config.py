@@ -23,7 +23,7 @@ READ_COMMITTED = 1
 # An ISO 8601 duration of days and less, since years and months have no fixed length.
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
 _UNITS_MS = 86_400_000, 3_600_000, 60_000, 1_000
-_LEGAL_ID = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+LEGAL_ID = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 # librdkafka's names for what Java calls otherwise.
 _ALIASES = {
     "metadata.broker.list": "bootstrap.servers",
@@ -153,7 +153,7 @@ class ConsumerConfig(ClientConfig):
     def _check_group(self) -> None:
         if self.group_id == "":
             raise UsageError("group.id is empty: give the group a name, or leave it out to read without a group")
-        if self.group_instance_id is not None and not _LEGAL_ID.fullmatch(self.group_instance_id):
+        if self.group_instance_id is not None and not LEGAL_ID.fullmatch(self.group_instance_id):
             raise UsageError(
                 f"group.instance.id={self.group_instance_id}: must be 1 to 249 letters, digits, dots, _ or -"
             )

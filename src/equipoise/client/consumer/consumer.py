@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -160,24 +160,34 @@ class Consumer(BaseConsumer):
 
     def position(self, partition: Place, timeout: float | None = None) -> int:
         """The offset of the next record that poll() returns of this partition."""
-        return self._wait_for(self._engine.position(as_partition(partition)), timeout, "position()")
+        place = as_partition(partition)
+        return self._wait_for(self._engine.position(place), timeout, "position()", [place])
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout: float | None = None
     ) -> dict[TopicPartition, int | None]:
         """The first offset with this timestamp (milliseconds since 1970) or later, by partition; None: there is
         none."""
-        return self._wait_for(self._engine.offsets_for_times(self._times(timestamps)), timeout, "offsets_for_times()")
+        wanted = self._times(timestamps)
+        return self._wait_for(self._engine.offsets_for_times(wanted), timeout, "offsets_for_times()", wanted)
 
     def beginning_offsets(self, *partitions: Place | Places, timeout: float | None = None) -> dict[TopicPartition, int]:
         """The first offset of each partition."""
-        return self._wait_for(self._engine.beginnings(self._named(partitions)), timeout, "beginning_offsets()")
+        places = self._named(partitions)
+        return self._wait_for(self._engine.beginnings(places), timeout, "beginning_offsets()", places)
 
     def end_offsets(self, *partitions: Place | Places, timeout: float | None = None) -> dict[TopicPartition, int]:
         """The offset behind the last record of each partition."""
-        return self._wait_for(self._engine.ends(self._named(partitions)), timeout, "end_offsets()")
+        places = self._named(partitions)
+        return self._wait_for(self._engine.ends(places), timeout, "end_offsets()", places)
 
-    def _wait_for(self, work: Coroutine[Any, Any, Result], timeout: float | None, what: str) -> Result:
+    def _wait_for(
+        self,
+        work: Coroutine[Any, Any, Result],
+        timeout: float | None,
+        what: str,
+        places: Iterable[TopicPartition] = (),
+    ) -> Result:
         limit = self._limit(timeout, work)
         try:
             self._refuse_to_wait(what)
@@ -187,7 +197,7 @@ class Consumer(BaseConsumer):
         try:
             return self._thread.run(work, limit, within=self._engine.cluster.unless_refused)
         except TimeoutError:
-            raise too_late(what, limit, self._engine) from None
+            raise too_late(what, limit, self._engine, places) from None
 
     # -- the end
 

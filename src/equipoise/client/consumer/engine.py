@@ -77,8 +77,8 @@ class ConsumerEngine:
         await self.cluster.close()
 
     def _learn(self, topics: Snapshot, wanted: TopicsOfInterest) -> None:
-        for error in self.cluster.errors.values():  # a topic that may not be read, or cannot be: waiting is no help
-            self.failure = error
+        for name in self.cluster.errors.keys() - self.cluster.only_looked_up:
+            self.failure = self.cluster.errors[name]  # it may not be read, or cannot be: waiting is no help
             self._wake()
         self._absent.keep({str(one) for one in self.subscriptions.assigned() if _is_absent(one, topics)})
         if self.membership is not None:
@@ -256,6 +256,7 @@ class ConsumerEngine:
             failure = self.subscriptions.take_failure(partition)
             if failure is not None:
                 raise failure
+            await self.cluster.check_topics([partition.topic])
             await asyncio.sleep(_LOOK_AGAIN_S)
         return known
 
@@ -322,10 +323,10 @@ class ConsumerEngine:
         with self.membership.lock:
             return self.membership.member.has_left
 
-    @property
-    def trouble(self) -> str:
-        """For errors: why nothing came."""
-        return str(self.cluster.last_failure or "the cluster is reachable, the one that was asked did not answer")
+    def trouble(self, places: Iterable[TopicPartition] = ()) -> str:
+        """For errors: why nothing came of these partitions."""
+        why = self.cluster.last_failure or self.cluster.why_not_found(places)
+        return str(why or "the cluster is reachable, the one that was asked did not answer")
 
 
 def _as_kafka_error(error: EquipoiseError) -> KafkaError:
@@ -337,6 +338,8 @@ def _is_absent(partition: TopicPartition, topics: Snapshot) -> bool:
     return topic is not None and partition.partition >= topic.partitions
 
 
-def too_late(what: str, seconds: float, engine: ConsumerEngine) -> KafkaError:
-    """The error of a call whose time is up."""
-    return KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{what} had no answer within {seconds:g} s: {engine.trouble}")
+def too_late(what: str, seconds: float, engine: ConsumerEngine, places: Iterable[TopicPartition] = ()) -> KafkaError:
+    """The error of a call whose time is up, which asked for these partitions."""
+    return KafkaError(
+        ErrorCode.REQUEST_TIMED_OUT, f"{what} had no answer within {seconds:g} s: {engine.trouble(places)}"
+    )

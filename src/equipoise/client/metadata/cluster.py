@@ -162,6 +162,32 @@ class Cluster:
         self._make_urgent()
         await waiter
 
+    async def check_topics(self, topics: Iterable[str]) -> None:
+        """Raises what waiting does not mend: such as a topic that is denied, by metadata of now."""
+        refused = [topic for topic in topics if topic in self.errors]
+        if refused:
+            await self.refresh()
+        for topic in refused:
+            if topic in self.errors:
+                raise self.errors[topic]
+
+    @property
+    def only_looked_up(self) -> frozenset[str]:
+        """Topics that are known for a lookup alone: nobody reads them."""
+        return frozenset() if self._wanted is None else self._also - self._wanted
+
+    def why_not_found(self, partitions: Iterable[TopicPartition]) -> str | None:
+        """What keeps the first of them that is missing from being found; None: nothing does."""
+        for partition in sorted(partitions):
+            topic = self.topics.get(partition.topic)
+            if topic is None and partition.topic in self.metadata.missing:
+                return f"topic {partition.topic!r} does not exist at {self.config.bootstrap_servers}"
+            if topic is not None and partition.partition >= topic.partitions:
+                return f"topic {partition.topic!r} has no partition {partition.partition}: it has {topic.partitions}"
+            if partition in self.metadata.leaderless:
+                return f"{partition} has no leader: are the brokers that hold its replicas running?"
+        return None
+
     def _make_urgent(self) -> None:
         self._schedule.make_urgent()
         self._news.set()

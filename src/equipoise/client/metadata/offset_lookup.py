@@ -44,6 +44,7 @@ class OffsetLookup:
                 found[partition] = outcome
             failures += 1
             if len(found) < len(wanted):
+                await self._cluster.check_topics({key.topic for key in wanted if key not in found})
                 await self.pause(failures)
         return found
 
