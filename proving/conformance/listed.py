@@ -316,6 +316,15 @@ LISTED = (
         is_compared=False,
     ),
     Listed(
+        "all offsets of a group twice in one OffsetFetch, an id twice in one DescribeTransactions",
+        "Each is answered as often as it is named.",
+        "Each is answered once.",
+        "A request of a few kilobytes could ask for the offsets of a large group, or the partitions of a large "
+        "transaction, a thousand times. No script names them twice, so this row is not compared.",
+        lambda found: False,
+        is_compared=False,
+    ),
+    Listed(
         "a pattern for transactional ids (ListTransactions)",
         "Classes by name, as `\\p{Greek}`, and `(?i)` know all of Unicode.",
         "Classes by name know ASCII. With `(?i)`, other cases beyond ASCII count of characters that the pattern names.",
