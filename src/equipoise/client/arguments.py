@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 import threading
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -15,6 +16,7 @@ from equipoise.member.commits import OffsetAndMetadata
 from equipoise.settings import INT_MAX, LONG_MAX
 from equipoise.wire.errors import UsageError
 
+LEGAL_ID = re.compile(r"[a-zA-Z0-9._-]{1,249}")  # of a topic, or a static member (Topic.validate)
 _LONGEST_S = threading.TIMEOUT_MAX / 2  # room for the clock, to which it is added
 _MOST_TEXT = 2**15 - 1  # bytes of a text on the wire
 
@@ -30,6 +32,14 @@ def as_integer(what: str, value: object, low: int, high: int = LONG_MAX) -> int:
     if not low <= number <= high:
         raise UsageError(f"{what} is {number}: must be between {low} and {high}")
     return number
+
+
+def as_topic(given: object) -> str:
+    """The name of a topic. One that no topic can have would spoil the question for all others, or be asked for again
+    and again."""
+    if not isinstance(given, str) or not LEGAL_ID.fullmatch(given) or given in (".", ".."):
+        raise UsageError(f"{given!r} is no topic: names have 1 to 249 letters, digits, dots, _ or -")
+    return given
 
 
 def as_offset(place: object, given: object) -> OffsetAndMetadata:

@@ -219,7 +219,19 @@ def test_the_asynchronous_consumer_takes_the_same_timeouts(broker: Broker, topic
 
 # -- subscriptions
 
-NO_TOPICS = [5, [5], [None], b"orders", [b"orders"], re.compile("ord"), [re.compile("ord")], [""], "", ["orders", ""]]
+NO_TOPICS = [
+    5,
+    [5],
+    [None],
+    b"orders",
+    [b"orders"],
+    re.compile("ord"),
+    [re.compile("ord")],
+    [""],
+    "",
+    ["orders", ""],
+    ["\udcff"],
+]
 NO_PATTERNS = [4, b"ord", re.compile(b"ord"), "", re.compile(""), "(", ["orders"]]
 NO_LISTENERS = [lambda *_: None, RebalanceListener, 5, object()]
 

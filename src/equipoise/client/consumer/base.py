@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, cast
 
-from equipoise.client.arguments import as_integer, as_mapping, as_names, as_offset, as_seconds, as_timestamp
-from equipoise.client.consumer.config import EARLIEST, LATEST, LEGAL_ID, ConsumerConfig
+from equipoise.client.arguments import as_integer, as_mapping, as_names, as_offset, as_seconds, as_timestamp, as_topic
+from equipoise.client.consumer.config import EARLIEST, LATEST, ConsumerConfig
 from equipoise.client.consumer.engine import ConsumerEngine
 from equipoise.client.group.listener import RebalanceListener
 from equipoise.client.net.loop_thread import forked
@@ -326,9 +326,8 @@ def as_partition(place: object) -> TopicPartition:
     """A partition that may be given as a plain tuple."""
     match place:
         case (str(topic), int(number)):
-            if not LEGAL_ID.fullmatch(topic) or topic in (".", ".."):
-                raise UsageError(f"{topic!r} is no topic: names have 1 to 249 letters, digits, dots, _ or -")
-            return TopicPartition(topic, as_integer(f"the number of a partition of {topic!r}", number, 0, INT_MAX))
+            index = as_integer(f"the number of a partition of {topic!r}", number, 0, INT_MAX)
+            return TopicPartition(as_topic(topic), index)
     raise UsageError(f"{place!r} is no partition: give TopicPartition(topic, number), or a tuple of the two")
 
 
@@ -350,13 +349,21 @@ def _with_epochs(bare: Iterable[TopicPartition], wanted: Offsets, consumed: Offs
 
 
 def _topic_names(given: object) -> list[str]:
-    """Java refuses an empty name too: no topic can have it."""
     if isinstance(given, re.Pattern):
         raise UsageError(f"subscribe() takes names of topics: write subscribe(pattern={given!r})")
     names = [given] if isinstance(given, str) else as_names("subscribe()", () if given is None else given)
-    if "" in names:
-        raise UsageError("subscribe() to a topic without a name: leave it out")
+    if wrong := [name for name in names if not name or not _is_encodable(name)]:
+        raise UsageError(f"subscribe() to {wrong[0]!r}: no topic is called so")
     return names
+
+
+def _is_encodable(name: str) -> bool:
+    """Half of a surrogate pair is not. The group would be joined with the name again and again."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _checked_listener(given: object) -> RebalanceListener:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
+from equipoise.client.arguments import LEGAL_ID
 from equipoise.client.config import ClientConfig, check_servers, client_rows, named_settings, parse_client
 from equipoise.settings import INT_MAX, Rows, setting
 from equipoise.wire.errors import UsageError
@@ -23,7 +24,6 @@ READ_COMMITTED = 1
 # An ISO 8601 duration of days and less, since years and months have no fixed length.
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
 _UNITS_MS = 86_400_000, 3_600_000, 60_000, 1_000
-LEGAL_ID = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 # librdkafka's names for what Java calls otherwise.
 _ALIASES = {
     "metadata.broker.list": "bootstrap.servers",

@@ -11,6 +11,7 @@ import operator
 import time
 from collections.abc import Mapping
 
+from equipoise.client.arguments import as_topic
 from equipoise.client.metadata.cluster import Cluster
 from equipoise.client.net.errors import KafkaConnectionError
 from equipoise.client.producer.accumulator import RECORD_OVERHEAD
@@ -103,8 +104,9 @@ class ProducerEngine:
         self._metadata.set()
 
     async def topic(self, name: str, wanted: int = 1) -> ProducerTopic:
-        """Waits for its metadata. KafkaError: it does not exist; KafkaConnectionError: nobody answers."""
-        self.cluster.know_also([name])
+        """Waits for its metadata. UsageError: no topic is called so; KafkaError: it does not exist;
+        KafkaConnectionError: nobody answers."""
+        self.cluster.know_also([as_topic(name)])
         try:
             async with asyncio.timeout(self.config.max_block_ms / 1000):
                 if name in self.topics and len(self.topics[name].partitions) < wanted:
