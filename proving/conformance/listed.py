@@ -70,10 +70,12 @@ def _names_a_protocol_twice(found: Found) -> bool:
 
 
 def _names_a_group_twice(found: Found) -> bool:
+    """OffsetFetch names a group with its topics."""
     if found.last is None or found.path not in ("groups", "coordinators"):
         return False
     names = found.last.fields.get("groups") or found.last.fields.get("coordinator_keys") or []
-    return len(set(names)) < len(names)
+    groups = {one["group_id"] if isinstance(one, dict) else one for one in names}
+    return len(groups) < len(names)
 
 
 # -- of `consumer` groups
@@ -167,10 +169,10 @@ LISTED = (
         lambda found: found.kafka == CLOSED and found.key.endswith(" DeleteGroups v3"),
     ),
     Listed(
-        "a group twice in one DescribeGroups or FindCoordinator",
+        "a group twice in one DescribeGroups, FindCoordinator, or OffsetFetch of all offsets",
         "The group is answered as often as it is named.",
         "The group is answered once.",
-        "A request of a few kilobytes could ask for the members of a large group a thousand times.",
+        "A request of a few kilobytes could ask for the members or the offsets of a large group a thousand times.",
         _names_a_group_twice,
     ),
     Listed(
@@ -316,11 +318,11 @@ LISTED = (
         is_compared=False,
     ),
     Listed(
-        "all offsets of a group twice in one OffsetFetch, an id twice in one DescribeTransactions",
-        "Each is answered as often as it is named.",
-        "Each is answered once.",
-        "A request of a few kilobytes could ask for the offsets of a large group, or the partitions of a large "
-        "transaction, a thousand times. No script names them twice, so this row is not compared.",
+        "an id twice in one DescribeTransactions",
+        "The id is answered as often as it is named.",
+        "The id is answered once.",
+        "A request of a few kilobytes could ask for the partitions of a large transaction a thousand times. No script "
+        "names an id twice, so this row is not compared.",
         lambda found: False,
         is_compared=False,
     ),
