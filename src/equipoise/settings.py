@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from equipoise.wire.errors import UsageError
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
+LEGAL_ID = re.compile(r"[a-zA-Z0-9._-]{1,249}")  # of a topic, or a static member (Topic.validate)
 _LONGEST_LABEL = 64  # letters between two dots
 
 Rows = dict[str, dataclasses.Field[Any]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import operator
-import re
 import threading
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -13,10 +12,9 @@ from numbers import Real
 from typing import Any
 
 from equipoise.member.commits import OffsetAndMetadata
-from equipoise.settings import INT_MAX, LONG_MAX
+from equipoise.settings import INT_MAX, LEGAL_ID, LONG_MAX
 from equipoise.wire.errors import UsageError
 
-LEGAL_ID = re.compile(r"[a-zA-Z0-9._-]{1,249}")  # of a topic, or a static member (Topic.validate)
 _LONGEST_S = threading.TIMEOUT_MAX / 2  # room for the clock, to which it is added
 _MOST_TEXT = 2**15 - 1  # bytes of a text on the wire
 

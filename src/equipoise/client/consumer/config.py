@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
-from equipoise.client.arguments import LEGAL_ID
 from equipoise.client.config import ClientConfig, check_servers, client_rows, named_settings, parse_client
-from equipoise.settings import INT_MAX, Rows, setting
+from equipoise.settings import INT_MAX, LEGAL_ID, Rows, setting
 from equipoise.wire.errors import UsageError
 
 log = logging.getLogger(__name__)
