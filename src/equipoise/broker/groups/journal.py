@@ -234,17 +234,23 @@ def _target_fields(entry: Rebalance) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Enums by their names, named tuples and dataclasses by their fields. A long name is cut, and says by how much."""
-    if isinstance(value, str):
+    """Enums by their names, named tuples and dataclasses by their fields. A long name is cut, and says by how much.
+
+    The classes that nearly all fields have are asked for first: a large group's rebalance has thousands of rows.
+    """
+    kind = value.__class__
+    if kind is str:
         return value if len(value) <= _LONGEST else f"{value[:_LONGEST]}…+{len(value) - _LONGEST}"
-    if value is None or value.__class__ is int:
+    if kind is int or value is None:
         return value
+    fields = {}
+    for name in _field_names(kind):
+        fields[name] = _plain(getattr(value, name))
+    if fields:
+        return fields
     if isinstance(value, Enum):
         return value.value if isinstance(value, State) else value.name.lower()
-    names = _field_names(value.__class__)
-    if not names and isinstance(value, tuple):
-        return [_plain(one) for one in value]
-    return {name: _plain(getattr(value, name)) for name in names} if names else value
+    return [_plain(one) for one in value] if kind is tuple else value
 
 
 @cache
