@@ -52,6 +52,8 @@ _REBALANCE = (
     "heartbeats of clients that can bear it: those of confluent-kafka, Java and its own consumer for at least "
     "nine tenths of their interval. Java commits by the same connection every 5 s, which ends a hold: a transition in "
     "the rest of the interval waits for the next heartbeat. What bounds the others:\n"
+    "- confluent-kafka joins when it has a third connection. librdkafka opens it 50 ms after the first (half of "
+    "`reconnect.backoff.ms`). The rebalance itself takes 3 ms.\n"
     "- kafka-python is held for at most 1.8 s of 3 s, because some applications set its request timeout to 2 s: a "
     "transition in the rest of the interval waits for the next heartbeat. It acts on the news in its next poll, which "
     "here comes every 300 ms.\n"
