@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -10,10 +12,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from equipoise.broker import Broker
+from equipoise.broker.server import Server
 from equipoise.wire.errors import UsageError
 from tests.broker.calls import append, create_topic, served_apis
 from tests.broker.conftest import Connect, Start
@@ -143,6 +147,93 @@ def test_a_broker_is_asked_for_its_address_while_it_runs_only(start: Start) -> N
     with pytest.raises(RuntimeError, match="not running"):
         _ = broker.bootstrap_servers
     broker.stop()
+
+
+def test_a_broker_that_does_not_run_is_not_asked(start: Start) -> None:
+    """Neither before its start nor after its end does a call wait for an answer that nobody gives."""
+    broker = Broker(topics={"orders": 2})
+    for _ in range(2):
+        for ask in (lambda: list(broker.groups), lambda: "t" in broker.topics, lambda: broker.coordinator_of("g")):
+            with pytest.raises(RuntimeError, match="not running"):
+                ask()
+        with broker:
+            assert list(broker.groups) == []
+
+
+def test_the_child_of_a_fork_does_not_wait_for_the_broker_of_its_parent(start: Start) -> None:
+    broker = start()
+    child = os.fork()
+    if not child:
+        signal.alarm(30)  # ends a child that waits
+        try:
+            broker.coordinator_of("g")
+        except RuntimeError as error:
+            os._exit(7 if "not running" in str(error) else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert broker.coordinator_of("g") == 1
+
+
+def test_the_end_of_a_broker_ends_a_call_that_waits(start: Start) -> None:
+    """The loop ends before it has looked at the call."""
+    broker, begun, stopped = start(), threading.Event(), threading.Event()
+
+    async def hold(_: Server) -> None:
+        begun.set()
+        stopped.wait()
+
+    def stop() -> None:
+        begun.wait()
+        asker.start()
+        broker.stop()
+
+    raised: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            broker.call_async(lambda server: asyncio.sleep(3600))
+        except BaseException as error:  # noqa: BLE001  whatever it is, it has an end
+            raised.append(error)
+
+    asker, stopper = threading.Thread(target=ask), threading.Thread(target=stop)
+    stopper.start()
+    threading.Timer(0.1, stopped.set).start()
+    broker.call_async(hold)
+    stopper.join()
+    asker.join(30)
+    assert len(raised) == 1
+
+
+def test_a_call_on_the_loop_itself_is_refused(start: Start) -> None:
+    broker = start()
+    with pytest.raises(RuntimeError, match="would wait for itself"):
+        broker.call(lambda server: list(broker.groups))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"settings": [1]}, "settings=.*by name"),
+        ({"topics": ["orders"]}, "topics=.*numbers of partitions"),
+        ({"topics": {"orders": "6"}}, "topics=.*numbers of partitions"),
+        ({"topics": {"orders": True}}, "topics=.*numbers of partitions"),
+        ({"acls": ["User:alice"]}, "acls: 'User:alice' is no"),
+        ({"listen": None}, "'None' is no address|None is no address"),
+    ],
+)
+def test_wrong_arguments(arguments: dict[str, Any], why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        Broker(**arguments)
+
+
+def test_a_data_directory_without_a_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A variable that is not set: the files would lie in the directory of the process."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="empty name"):
+        Broker(data="").start()
+    assert "--data is empty" in refusal("--data", "", "--listen", "127.0.0.1:0")
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_few_brokers_need_is_not_imported_at_the_start() -> None:

@@ -245,9 +245,9 @@ def auto_takes_the_consumer_protocol(broker: Reachable) -> None:
 
 
 def a_classic_member_shares_the_group(broker: Reachable) -> None:
-    """Rolling upgrade from classic members, and back. The scout waits until the coordinator has heard of the topic: what
-    classic members own of a topic that it does not know yet, Apache Kafka 4.3.1 takes for free when it upgrades the
-    group, and gives it to others."""
+    """Rolling upgrade from classic members, and back. The scout waits until the coordinator has heard of the topic:
+    what classic members own of a topic that it does not know yet, Apache Kafka 4.3.1 takes for free when it upgrades
+    the group, and gives it to others."""
     topic = create(broker)
     with readers(broker, fresh("g")) as group:
         scout = group.add("scout", topic)

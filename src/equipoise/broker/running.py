@@ -8,6 +8,7 @@ import gc
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 DEFAULT_LISTEN = "127.0.0.1:9092"
+_NOT_RUNNING = "the broker is not running: use `with Broker() as broker:` or call start()"
+_LOOK_S = 0.5  # after so long a call looks whether the broker still runs
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -72,6 +75,8 @@ def open_directory(data: str | Path | None, config: BrokerConfig) -> DataDirecto
     """The data directory, or memory where none is named."""
     if data is None:
         return MemoryDirectory()
+    if data == "":  # else the files would lie wherever the process was started
+        raise UsageError("the data directory has an empty name: name one, for instance ./data")
     open_files = descriptors.budget(volatile=False).files
     flush: Flush = "never" if config.flush == "never" else "commit"
     return DataDirectory(Path(data), node_id=config.node_id, flush=flush, open_files=open_files)
@@ -127,10 +132,26 @@ def reloading(ready: Callable[[Server], None]) -> Callable[[Server], None]:
     return ready_with_signal
 
 
-def _checked(acls: Iterable[Acl]) -> list[Acl]:
+def _checked_settings(settings: object) -> Mapping[str, object]:
+    """UsageError: they are no settings by name."""
+    if not isinstance(settings, Mapping):
+        raise UsageError(f'settings={settings!r}: give them by name, as {{"num.partitions": 6}}')
+    return settings
+
+
+def _checked_topics(topics: object) -> dict[str, int]:
+    """UsageError: they are no names with numbers of partitions."""
+    if not isinstance(topics, Mapping) or not all(type(count) is int for count in topics.values()):
+        raise UsageError(f'topics={topics!r}: give names with their numbers of partitions, as {{"orders": 6}}')
+    return dict(topics)
+
+
+def _checked_acls(acls: Iterable[Acl]) -> list[Acl]:
     """UsageError: one of them cannot be an ACL."""
     checked = list(acls)
     for acl in checked:
+        if not isinstance(acl, Acl):
+            raise UsageError(f"acls: {acl!r} is no equipoise.client.Acl")
         try:
             check_new(acl)
         except KafkaError as error:
@@ -170,11 +191,12 @@ class Broker:
         self._security = Security.in_scratch(security, users or {}, data)
         authorizer = {} if acls is None else {"authorizer.class.name": "acl"}
         many = {"brokers": brokers} if brokers != 1 else {}
-        wanted = {**authorizer, **(settings or {}), **({"strict": True} if strict else {}), **many}
+        own = _checked_settings({} if settings is None else settings)
+        wanted = {**authorizer, **own, **({"strict": True} if strict else {}), **many}
         self._config = BrokerConfig.parse(self._security.settings(wanted, listen))
-        self._acls = _checked(acls or ())
+        self._acls = _checked_acls(acls or ())
         self._clock = clock
-        self._wanted_topics = dict(topics or {})
+        self._wanted_topics = _checked_topics({} if topics is None else topics)
         self._address = parse_address(listen)
         self._data = data
         self._thread: threading.Thread | None = None
@@ -202,7 +224,7 @@ class Broker:
     def server(self) -> Server:
         """The running server. Touch it only on its loop: see `call`."""
         if self._server is None:
-            raise RuntimeError("the broker is not running: use `with Broker() as broker:` or call start()")
+            raise RuntimeError(_NOT_RUNNING)
         return self._server
 
     @property
@@ -278,16 +300,24 @@ class Broker:
     def call(self, function: Callable[[Server], Result]) -> Result:
         """Runs `function` on the broker's loop, where it may read the state, and returns its result."""
 
-        async def run() -> Result:
-            return function(self.server)
+        async def run(server: Server) -> Result:
+            return function(server)
 
-        assert self._loop is not None
-        return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
+        return self.call_async(run)
 
     def call_async(self, function: Callable[[Server], Coroutine[Any, Any, Result]]) -> Result:
-        """The same for a coroutine."""
-        assert self._loop is not None
-        return asyncio.run_coroutine_threadsafe(function(self.server), self._loop).result()
+        """The same for a coroutine. RuntimeError: the broker does not run, or not in this process (a child of a fork
+        has no thread but its own)."""
+        thread = self._thread
+        if thread is None or self._loop is None or not thread.is_alive():
+            raise RuntimeError(_NOT_RUNNING)
+        if thread is threading.current_thread():
+            raise RuntimeError("this runs on the broker's loop, which would wait for itself: use the server at hand")
+        found = asyncio.run_coroutine_threadsafe(function(self.server), self._loop)
+        while not wait([found], _LOOK_S).done:
+            if not thread.is_alive():  # another thread has stopped it meanwhile
+                raise RuntimeError(_NOT_RUNNING)
+        return found.result()
 
     def control(self, fault: Fault) -> Standing:
         """Sets a fault (`equipoise.testing`: Delay, Lose, Fail, Cut, Unheard), until it is spent or ended."""

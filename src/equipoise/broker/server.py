@@ -376,7 +376,7 @@ class Server:
 
 def parse_address(text: str) -> tuple[str, int]:
     """HOST:PORT, also [::1]:9092 and with a `PLAINTEXT://` before it."""
-    host, separator, port = text.rpartition("://")[2].rpartition(":")
+    host, separator, port = str(text).rpartition("://")[2].rpartition(":")
     if not separator or (host and not is_host(host)) or not port.isdigit() or int(port) > 65535:
         raise UsageError(f"{text!r} is no address: write HOST:PORT, for instance 127.0.0.1:9092")
     return host.strip("[]"), int(port)

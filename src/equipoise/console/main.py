@@ -19,7 +19,7 @@ from equipoise.console.commands.users import users
 from equipoise.console.commands.zookeeper import registering, zookeeper
 from equipoise.console.edge import log_warnings, run_app
 from equipoise.console.later import LaterApp, LaterGroup
-from equipoise.console.options import DEFAULT_BROKER, file_option, parse_pairs
+from equipoise.console.options import DEFAULT_BROKER, PATH, file_option, parse_pairs
 from equipoise.garbage import without_collection
 from equipoise.wire.errors import UsageError
 
@@ -80,9 +80,7 @@ app.add_later(
     show_default=DEFAULT_BROKER,
     help="Where to accept clients; port 0: a free one.",
 )
-@click.option(
-    "--data", metavar="DIR", type=click.Path(path_type=Path), help="Keep topics and records in this directory."
-)
+@click.option("--data", metavar="DIR", type=PATH, help="Keep topics and records in this directory.")
 @click.option("--memory", is_flag=True, help="Keep everything in memory; leave nothing behind.")
 @click.option(
     "--set", "settings", metavar="NAME=VALUE", multiple=True, help="A broker setting by Kafka's name; repeatable."
@@ -97,7 +95,7 @@ app.add_later(
 @click.option(
     "--users",
     metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Let in these users only, by SASL: lines name:plain:password, or with a SCRAM verifier.",
 )
 @click.option(

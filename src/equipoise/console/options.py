@@ -58,6 +58,18 @@ class Whole(click.ParamType):  # type: ignore[type-arg]  # click before 8.4 know
 PORT = Whole(0, 65_535)
 
 
+class NamedPath(click.Path):
+    """A path that is not empty, as one from a variable that is not set: that would be the working directory."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            raise UsageError(f"{param.opts[0] if param is not None else 'the path'} is empty: give it a name")
+        return super().convert(value, param, ctx)
+
+
+PATH = NamedPath(path_type=Path)
+
+
 def _new_file(_ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
     if path is None:
         return None
@@ -70,7 +82,7 @@ def _new_file(_ctx: click.Context, param: click.Parameter, path: Path | None) ->
 
 def file_option(*names: str, **more: Any) -> Callable[[Decorated], Decorated]:
     """A file that is written at the end of long work. Its directory is checked at the start."""
-    return click.option(*names, metavar="FILE", type=click.Path(path_type=Path), callback=_new_file, **more)
+    return click.option(*names, metavar="FILE", type=PATH, callback=_new_file, **more)
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]  # click before 8.4 knows none
@@ -118,7 +130,7 @@ def command_config(function: Decorated) -> Decorated:
     return click.option(
         "--command-config",
         metavar="FILE",
-        type=click.Path(path_type=Path),
+        type=PATH,
         help="Settings of TLS and SASL: a Java properties file.",
     )(function)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from equipoise.console.edge import log_warnings
+from equipoise.console.options import PATH
 from equipoise.wire.text import printable
 
 
@@ -16,7 +17,7 @@ from equipoise.wire.text import printable
     "--data",
     metavar="DIR",
     required=True,
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="The data directory of a broker; it may be running.",
 )
 @click.option("--deep", is_flag=True, help="Read every record batch and compare its checksum.")

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from equipoise.console.edge import log_warnings
-from equipoise.console.options import ClusterOptions, Duration, cluster_options
+from equipoise.console.options import PATH, ClusterOptions, Duration, cluster_options
 from equipoise.process_guard import ProcessGuard
 from equipoise.wire.errors import UsageError
 
@@ -27,11 +27,11 @@ LISTEN = "127.0.0.1:9080"
 @click.option(
     "--token-file",
     metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Ask for this token. Beyond loopback there always is one; without this file it is made and printed.",
 )
-@click.option("--tls-cert", metavar="FILE", type=click.Path(path_type=Path), help="Speak https, with this certificate.")
-@click.option("--tls-key", metavar="FILE", type=click.Path(path_type=Path), help="The key of --tls-cert.")
+@click.option("--tls-cert", metavar="FILE", type=PATH, help="Speak https, with this certificate.")
+@click.option("--tls-key", metavar="FILE", type=PATH, help="The key of --tls-cert.")
 @click.option("--allow-actions", is_flag=True, help="Let pages reset offsets, delete groups and remove members.")
 @click.option("--show-records", is_flag=True, help="Show the last records of topics which may be private.")
 @click.option(

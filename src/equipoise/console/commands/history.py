@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from equipoise.console.options import ClusterOptions, cluster_options, parse_pairs
+from equipoise.console.options import ClusterOptions, NamedPath, cluster_options, parse_pairs
 from equipoise.wire.errors import UsageError
 from equipoise.wire.text import printable
 
@@ -29,7 +29,7 @@ _LISTED = 20  # groups on the terminal; the report has all
 @click.option(
     "--out",
     metavar="DIR",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=NamedPath(path_type=Path, file_okay=False),
     default=Path("history"),
     show_default=True,
     help="Where to write; what the last run wrote there is replaced.",

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from equipoise.console.edge import TERMINATED, missing_package
-from equipoise.console.options import ClusterOptions, Duration, timed_cluster_options
+from equipoise.console.options import PATH, ClusterOptions, Duration, timed_cluster_options
 from equipoise.http_server import bind, start_server
 from equipoise.metrics_server import Pages, check_address
 from equipoise.watching.watcher import Watched, wall_time, watching
@@ -28,7 +28,7 @@ _LATE_INTERVALS = 4  # without an answer, until /healthz says no
 @click.option("--per-partition", is_flag=True, help="The lag of each partition too, up to 20,000 series.")
 @click.option("--every", "interval", metavar="TIME", type=Duration(), default="15s", show_default=True,
               help="How often the cluster is asked.")  # fmt: skip
-@click.option("--token-file", metavar="FILE", type=click.Path(path_type=Path),
+@click.option("--token-file", metavar="FILE", type=PATH,
               help="Serve only who sends this bearer token; needed to listen beyond this machine.")  # fmt: skip
 @timed_cluster_options
 def metrics(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from equipoise.console.options import ClusterOptions, Whole, json_option, timed_cluster_options
+from equipoise.console.options import PATH, ClusterOptions, Whole, json_option, timed_cluster_options
 from equipoise.console.tables import print_table
 from equipoise.security.sasl.scram import HASHES
 from equipoise.wire.errors import UsageError
@@ -55,7 +55,7 @@ def users_list(as_json: bool, cluster: ClusterOptions) -> None:
 @click.option(
     "--password-file",
     metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help=f"Its first line is the password; - is stdin. Otherwise {_VARIABLE} is, or a prompt asks.",
 )
 @json_option("words")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from equipoise.console.options import PORT
+from equipoise.console.options import PATH, PORT
 from equipoise.wire.errors import UsageError
 
 _SESSION_MS = 6_000
@@ -49,9 +49,7 @@ def zookeeper() -> None:
 
 
 @zookeeper.command("serve")
-@click.option(
-    "--data", metavar="DIR", type=click.Path(path_type=Path), help="Keep nodes and sessions in this directory."
-)
+@click.option("--data", metavar="DIR", type=PATH, help="Keep nodes and sessions in this directory.")
 @click.option("--port", metavar="PORT", type=PORT, default=2181, show_default=True, help="On 127.0.0.1; 0: a free one.")
 def zookeeper_serve(data: Path | None, port: int) -> None:
     """Run a ZooKeeper server, until Ctrl-C or SIGTERM. Without --data it forgets everything when it ends."""
