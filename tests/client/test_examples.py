@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 from equipoise.broker import Broker
@@ -17,13 +18,11 @@ PATIENCE_S = 120.0
 
 
 def total(path: Path) -> int:
-    with sqlite3.connect(path, timeout=30) as database:
+    with closing(sqlite3.connect(path, timeout=30)) as database:
         try:
             return int(database.execute("select coalesce(sum(count), 0) from totals").fetchone()[0])
         except sqlite3.OperationalError:  # no tables yet
             return 0
-        finally:
-            database.commit()
 
 
 def wait_for(path: Path, count: int) -> None:

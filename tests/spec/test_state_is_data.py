@@ -51,6 +51,28 @@ INPUTS = [
 ]
 
 
+class Pickler(pickle.Pickler):
+    """Tokens are not copied: they stand for callers outside of the state."""
+
+    def __init__(self, file: io.BytesIO, known: dict[int, Any]) -> None:
+        super().__init__(file)
+        self.known = known
+
+    def persistent_id(self, obj: Any) -> int | None:
+        return id(obj) if id(obj) in self.known else None
+
+
+class Unpickler(pickle.Unpickler):
+    """Finds the tokens again."""
+
+    def __init__(self, data: bytes, known: dict[int, Any]) -> None:
+        super().__init__(io.BytesIO(data))
+        self.known = known
+
+    def persistent_load(self, pid: int) -> Any:
+        return self.known[pid]
+
+
 class Tokens:
     """The tokens of all callers so far, by identity."""
 
@@ -64,15 +86,11 @@ class Tokens:
 
     def saved(self, value: Any) -> bytes:
         buffer = io.BytesIO()
-        pickler = pickle.Pickler(buffer)
-        pickler.persistent_id = lambda one: id(one) if id(one) in self.known else None  # type: ignore[method-assign]
-        pickler.dump(value)
+        Pickler(buffer, self.known).dump(value)
         return buffer.getvalue()
 
     def read(self, data: bytes) -> Any:
-        unpickler = pickle.Unpickler(io.BytesIO(data))
-        unpickler.persistent_load = self.known.__getitem__  # type: ignore[method-assign]
-        return unpickler.load()
+        return Unpickler(data, self.known).load()
 
     def again(self, value: Any) -> Any:
         """A copy that has been bytes. It equals what it was, and can be printed."""

@@ -281,19 +281,19 @@ class Broker:
         self._thread = threading.Thread(target=self._run, name="equipoise-broker", daemon=True)
         self._thread.start()
         self._started.wait()
-        self._raise_failure()
-        return self
-
-    def _raise_failure(self) -> None:
         if self._failure is not None:
+            self._thread.join()  # a later start would take a thread that still ends for a broker that runs
+            self._thread = None
             raise self._failure
+        return self
 
     def stop(self) -> None:
         """Flushes, closes all connections and ends the thread. Does nothing if the broker is not running."""
         thread, self._thread = self._thread, None
         if thread is None or self._loop is None or self._stopping is None:
             return
-        self._loop.call_soon_threadsafe(self._stopping.set)
+        with contextlib.suppress(RuntimeError):  # the loop has failed, and is closed
+            self._loop.call_soon_threadsafe(self._stopping.set)
         thread.join()
         self._server = None
 
