@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from equipoise import Broker, Consumer, Producer, TopicPartition
+from equipoise import Admin, Broker, Consumer, Producer, TopicPartition
 from equipoise.broker.live_group import LiveGroup
 from equipoise.errors import CommitFailedError, UsageError
 from equipoise.testing import Delay, Fail, Lose, Trigger
@@ -163,6 +163,28 @@ def test_a_late_answer_and_an_error(club: Club) -> None:
     member.commit({ORDERS_0: 2})  # it tries again
     assert refused.hits == 2
     assert member.committed([ORDERS_0])[ORDERS_0].offset == 2
+
+
+def test_requests_that_name_a_group_or_a_member_in_their_own_way(club: Club) -> None:
+    """Several groups, keys of coordinators, and rows of members that leave."""
+    member = club.join("a")
+    club.settle()
+    member_id = member.member_id
+    others = [club.broker.control(Delay(apis=[api], group="others", ms=1)) for api in ("DescribeGroups", "OffsetFetch")]
+    described, fetched = club.group.delay("DescribeGroups", 1), club.group.delay("OffsetFetch", 1)
+    with Admin(club.broker.bootstrap_servers) as admin:
+        admin.describe_groups(["club"])
+        admin.committed("club")
+    assert [one.hits for one in others] == [0, 0]
+    assert described.hits == 1
+    assert fetched.hits  # the member may ask, too
+    found = club.group.delay("FindCoordinator", 1)
+    left = club.group.delay("LeaveGroup", 1, who=member_id)
+    member.close()
+    with Consumer({"bootstrap.servers": club.broker.bootstrap_servers, "group.id": "club"}) as second:
+        second.committed([ORDERS_0])
+    assert found.hits
+    assert left.hits == 1
 
 
 def test_a_fenced_static_member(club: Club) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from equipoise.broker.handlers import HANDLERS
@@ -16,7 +17,8 @@ from equipoise.broker.handlers.groups import caller_of
 from equipoise.coordinator.classic.replies import join_error
 from equipoise.coordinator.offsets.commit import commit_response
 from equipoise.wire.apis import APIS
-from equipoise.wire.apis.k10_find_coordinator import Coordinator, FindCoordinatorResponse
+from equipoise.wire.apis.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from equipoise.wire.apis.k13_leave_group import LeaveGroupRequest
 from equipoise.wire.errors import ErrorCode, UsageError
 from equipoise.wire.schema import Message
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
+_GROUP = 0  # a key type of FindCoordinator
 _HEARTBEATS = frozenset({"Heartbeat", "ConsumerGroupHeartbeat"})
 _NAMES = {handler.api.name for handler in HANDLERS.values()}
 
@@ -50,7 +53,7 @@ class Fault:
         """Whether it is for this request."""
         if self.apis and route.api_name not in self.apis:
             return False
-        if self.group is not None and self.group != getattr(request, "group_id", None):
+        if self.group is not None and self.group not in _groups_of(request):
             return False
         return self.who is None or self.who in _names_of(request, call)
 
@@ -68,10 +71,20 @@ def _check_count(name: str, value: object, least: int) -> None:
         raise UsageError(f"{name} is {value!r}: give an integer of {least} or more")
 
 
+def _groups_of(request: Any) -> set[str | None]:
+    """The groups that a request names: most name one, some several, and FindCoordinator calls them keys."""
+    if isinstance(request, FindCoordinatorRequest):
+        return {request.key, *request.coordinator_keys} if request.key_type == _GROUP else set()
+    rows = (getattr(request, name, ()) for name in ("groups", "groups_names", "group_ids"))
+    return {getattr(request, "group_id", None), *(getattr(row, "group_id", row) for row in chain.from_iterable(rows))}
+
+
 def _names_of(request: Any, call: Call) -> set[str | None]:
-    """By which a request's sender can be named."""
-    instance_id = getattr(request, "group_instance_id", None) or getattr(request, "instance_id", None)
-    return {call.client_id, getattr(request, "member_id", None), instance_id}
+    """By which a request's sender can be named, or the members that it takes out of their group."""
+    names: set[str | None] = {call.client_id}
+    for row in (request, *(request.members if isinstance(request, LeaveGroupRequest) else ())):
+        names |= {getattr(row, name, None) for name in ("member_id", "group_instance_id", "instance_id")}
+    return names - {None, ""}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -281,11 +281,14 @@ class Broker:
         self._thread = threading.Thread(target=self._run, name="equipoise-broker", daemon=True)
         self._thread.start()
         self._started.wait()
+        self._raise_failure(self._thread)
+        return self
+
+    def _raise_failure(self, thread: threading.Thread) -> None:
         if self._failure is not None:
-            self._thread.join()  # a later start would take a thread that still ends for a broker that runs
+            thread.join()  # a later start would take a thread that still ends for a broker that runs
             self._thread = None
             raise self._failure
-        return self
 
     def stop(self) -> None:
         """Flushes, closes all connections and ends the thread. Does nothing if the broker is not running."""
