@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 
 import pytest
@@ -50,6 +52,30 @@ def until(consumer: Consumer, offset: int) -> None:
     for record in consumer:
         if record.offset == offset:
             break
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """How often `work` enters a function or a generator that is written in Python."""
+    seen = []
+    sys.setprofile(lambda _frame, event, _: seen.append(event) if event == "call" else None)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return len(seen)
+
+
+def test_a_record_costs_an_iteration_no_call(broker: Broker, topic: str, consumer: Callable[..., Consumer]) -> None:
+    """It would be some 15 % of the time that a record takes."""
+    produce(broker, topic, 2000, partitions=1)
+    mine = consumer()
+    mine.subscribe(topic)
+    kept = iter(mine)
+    next(kept)
+    found: list[ConsumerRecord] = []
+    assert calls_of(partial(found.extend, islice(kept, 450))) == 0  # one poll returns up to 500
+    assert [record.offset for record in found] == list(range(1, 451))
+    assert mine.positions()[TopicPartition(topic, 0)].offset == 451
 
 
 # -- commits

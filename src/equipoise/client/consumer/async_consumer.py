@@ -111,8 +111,10 @@ class AsyncConsumer(BaseConsumer):
         fetch_buffer = self._engine.fetch_buffer
         while True:
             hand = await self._poll(1.0, lambda: fetch_buffer.take_in_hand(self.config.max_poll_records), len)
-            for record in hand or ():
-                yield record
+            if hand is not None:
+                for record in hand:
+                    yield record
+                hand.finish()
 
     async def _run_callbacks(self) -> None:
         """Each in a task of its own: a poll that is cancelled does not cut it. The next poll waits for the same task,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from operator import length_hint
 
 from equipoise.client.fetch.records import ConsumerRecord
 from equipoise.client.metadata.leader_epochs import LogPosition
@@ -21,43 +22,47 @@ class Hand:
     def __init__(self, records: Sequence[ConsumerRecord], before: Mapping[TopicPartition, LogPosition]) -> None:
         self._records = records
         self._before = before
-        self._at = 0  # of the next to yield
-        self._is_at_work = False  # the application has the last that was yielded, and has not asked for the next
-        self._dropped: set[TopicPartition] = set()  # never removed from `_records`: another thread counts in it
+        # Python's own iterators yield, and count: no line of ours runs for each record.
+        self._left: list[ConsumerRecord | None] = list(records)  # None: dropped. Its length stays: it is counted in
+        self._yielding = iter(self._left)
+        self._finished = 0  # up to here the application has processed what was yielded
+        self._dropped: set[TopicPartition] = set()
+
+    @property
+    def _at(self) -> int:
+        """Of the next to yield."""
+        return len(self._left) - length_hint(self._yielding)
 
     def __len__(self) -> int:
         """How many are left, with those that are dropped."""
-        return len(self._records) - self._at
+        return length_hint(self._yielding)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        while self._at < len(self._records):
-            record = self._records[self._at]
-            self._at += 1
-            if self._dropped and _place(record) in self._dropped:
-                continue
-            self._is_at_work = True
-            yield record
-            self._is_at_work = False
+        """Yields what is left. Whoever has come to the end calls `finish`."""
+        return filter(None, self._yielding)
 
     def take_rest(self) -> list[ConsumerRecord]:
         """All that are left, at once."""
-        at, self._at = self._at, len(self._records)
-        return [record for record in self._records[at:] if _place(record) not in self._dropped]
+        return list(self)
 
     def drop(self, partition: TopicPartition) -> None:
         """Nothing more of this partition is yielded: it has another position, or another owner."""
         self._dropped.add(partition)
+        numbers = self._numbers.get(partition, [])
+        for number in numbers[bisect_left(numbers, self._at) :]:
+            self._left[number] = None
 
     # -- where the application stands
 
     @property
     def at_work(self) -> ConsumerRecord | None:
         """The record that the application has, if it has not asked for the next."""
-        return self._records[self._at - 1] if self._is_at_work and self._at else None
+        at = self._at
+        return self._records[at - 1] if at > self._finished else None
 
     def finish(self) -> None:
         """The record at work is processed."""
-        self._is_at_work = False
+        self._finished = self._at
 
     def sought(self, partition: TopicPartition) -> None:
         """The application has set the position itself: the record at work says nothing of it any more."""
