@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from equipoise.coordinator.transactions.events import EndReason, TransactionEnded
+from equipoise.coordinator.transactions.expiry import COMPLETION_RETRY_MS
 from equipoise.coordinator.transactions.requests import Answer, EndTxn
 from equipoise.coordinator.transactions.states import (
     END_TV1,
@@ -191,6 +192,20 @@ def test_what_is_decided_stays_decided_if_its_completion_cannot_be_written() -> 
     assert world.end(*producer, True).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
     world.flows = True
     world.restart()
+    assert world.state is State.COMPLETE_COMMIT
+
+
+def test_a_completion_that_cannot_be_written_is_written_again_and_again() -> None:
+    """Rule T.34: the id was in its Prepare state until the next start."""
+    world = World()
+    world.bring(State.PREPARE_COMMIT)
+    world.mark_next()
+    for _ in range(2):
+        world.write_next(ErrorCode.KAFKA_STORAGE_ERROR)
+        assert world.writes == []
+        world.advance(COMPLETION_RETRY_MS)
+        assert (world.state, len(world.writes)) == (State.PREPARE_COMMIT, 1)
+    world.write_next()
     assert world.state is State.COMPLETE_COMMIT
 
 

@@ -106,7 +106,7 @@ class Transactions(RuleBasedStateMachine):
 
     @rule(error=st.sampled_from(FAILURES))
     def a_write_fails(self, error: ErrorCode) -> None:
-        if self.world.writes and self.world.entry.state not in PREPARED:
+        if self.world.writes:
             self.world.write_next(error)
             self.hear()
 

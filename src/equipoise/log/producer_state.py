@@ -233,6 +233,11 @@ class ProducerStateManager:
         known = self._producers.get(producer_id)
         return known is not None and known.epoch == epoch and known.txn_first_offset >= 0
 
+    def coordinator_epoch(self, producer_id: int) -> int:
+        """Of the producer's last marker; 0 if there is none. A marker with an older one is refused."""
+        known = self._producers.get(producer_id)
+        return 0 if known is None else max(known.coordinator_epoch, 0)
+
     @property
     def open_transactions(self) -> int:
         """How many there are."""

@@ -265,7 +265,7 @@ class _Appending:
         status = ProducePartitionStatus(partition, data.index)
         append = partial(self.append_batch, records, header, status)
         if header.is_transactional:
-            self.server.transaction_coordinator.check_swept()
+            self.server.transaction_coordinator.check_swept(partition, header.producer_id)
         if needs_admission(partition, header):
             self.begin_transaction(header, status, append)
         else:

@@ -20,7 +20,6 @@ from equipoise.coordinator.placement import partition_for
 from equipoise.coordinator.step import Producer
 from equipoise.coordinator.transactions.config import EPOCH_BUMP
 from equipoise.coordinator.transactions.requests import AddPartitions, Answer
-from equipoise.log.producer_state import TxnMarker
 from equipoise.security.acls import AclOperation
 from equipoise.wire.apis.k28_txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -92,9 +91,7 @@ class _Committing:
 
     def begin(self) -> None:
         """A group that cannot be asked is not added to a transaction."""
-        error = self._shard.core.unavailable
-        if not self._request.group_id:
-            error = ErrorCode.INVALID_GROUP_ID
+        error = self._unavailable()
         if error is not ErrorCode.NONE:
             self._finish(txn_commit_response(self._request, self._known(error)))
             return
@@ -108,6 +105,15 @@ class _Committing:
             self._verified(coordinator.verify(asked)[partition])
         else:
             self._verified(ErrorCode.NONE)
+
+    def _unavailable(self) -> ErrorCode:
+        if not self._request.group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        try:
+            self._server.transaction_coordinator.unknown.check(self._shard.partition, self._producer.producer_id)
+        except KafkaError:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return self._shard.core.unavailable
 
     def _verified(self, error: ErrorCode) -> None:
         if error is ErrorCode.NONE:
@@ -135,8 +141,7 @@ class _Committing:
         """No coordinator knows of the offsets."""
         partition = self._server.topics.partition(OFFSETS_TOPIC, self._index)
         self._shard.write_gathered(self._producer.producer_id)
-        if partition.log.producers.is_open(*self._producer):
-            self._server.append_marker(partition, TxnMarker(*self._producer, False))
+        self._server.transaction_coordinator.unknown.abort(partition, *self._producer)
 
     def offsets_written(self, response: TxnOffsetCommitResponse) -> None:
         """The group has answered."""

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from equipoise.broker.transactions.sweep import epoch_behind
 from equipoise.coordinator.transactions.config import EPOCH_BUMP
 from equipoise.coordinator.transactions.requests import AddPartitions, Answer, TopicPartition
-from equipoise.log.producer_state import TxnMarker, Verification
+from equipoise.log.producer_state import Verification
 from equipoise.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -142,8 +141,7 @@ class Admission:
         """No coordinator knows of the records, and they may not be taken for stored if they come again. Rule T.63."""
         _, producer_id, epoch = self._producer
         for partition in self._partitions:
-            if partition.log.producers.is_open(producer_id, epoch):
-                self._server.append_marker(partition, TxnMarker(producer_id, epoch_behind(epoch), False))
+            self._server.transaction_coordinator.unknown.abort(partition, producer_id, epoch)
 
     # -- as one of those that a response waits for
 

@@ -13,6 +13,7 @@ from equipoise.broker.shard_life import ShardedCoordinator
 from equipoise.broker.transactions.markers import MarkerWriter
 from equipoise.broker.transactions.shards import TransactionShardRunner
 from equipoise.broker.transactions.sweep import sweep
+from equipoise.broker.transactions.unknown import UnknownTransactions
 from equipoise.coordinator.step import Caller
 from equipoise.coordinator.transactions.config import TransactionConfig
 from equipoise.coordinator.transactions.events import (
@@ -55,7 +56,8 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShardRunner, Transact
     def __init__(self, server: Server) -> None:
         super().__init__(server)
         self.config = _transaction_config(server.config)
-        self.markers = MarkerWriter(server)
+        self.unknown = UnknownTransactions(server)
+        self.markers = MarkerWriter(server, self.unknown)
         self.begun = 0  # transactions since the start of the broker
         self.ended = dict.fromkeys(EndReason, 0)
         self.fenced = 0  # requests of past producers
@@ -97,11 +99,12 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShardRunner, Transact
             sweep(self._server, self)
             self._is_swept = True
 
-    def check_swept(self) -> None:
+    def check_swept(self, partition: Partition, producer_id: int) -> None:
         """Raises NOT_ENOUGH_REPLICAS, which a producer repeats: the sweep may abort what a log has open. Until then
         a batch that comes again would be taken for stored. Rule T.75."""
         if not self._is_swept:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "transactions are being loaded; send this again")
+        self.unknown.check(partition, producer_id)
 
     def is_elsewhere(self, call: Call, transactional_id: str) -> bool:
         """Whether another broker than the one that was asked coordinates the id."""
@@ -152,6 +155,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShardRunner, Transact
 
     async def close(self) -> None:
         """Ends loading, and closes all shards."""
+        self.unknown.close()
         for task in self._loading:
             task.cancel()
         await asyncio.gather(*self._loading, return_exceptions=True)

@@ -14,11 +14,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from equipoise.broker.groups.shards import OFFSETS_TOPIC
 from equipoise.coordinator.shard_state import Status
-from equipoise.coordinator.transactions.metadata import MAX_EPOCH
-from equipoise.log.producer_state import TxnMarker
-from equipoise.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from equipoise.broker.server import Server
@@ -28,11 +24,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Open = tuple[int, str, int]  # a producer id, and a partition
-
-
-def epoch_behind(epoch: int) -> int:
-    """The epoch of a marker behind which no record of `epoch` is taken, nor for a duplicate. Rule T.75."""
-    return min(epoch + 1, MAX_EPOCH)
 
 
 def sweep(server: Server, coordinator: TransactionCoordinator) -> None:
@@ -59,9 +50,4 @@ def _sweep(server: Server, partition: Partition, known: set[Open]) -> None:
         if entry.txn_first_offset < 0 or is_known:
             continue
         log.warning("%s: an open transaction of producer %d is unknown: aborted", partition.log.name, producer_id)
-        try:
-            coordinator_epoch = max(entry.coordinator_epoch, 0)
-            epoch = entry.epoch if partition.topic.name == OFFSETS_TOPIC else epoch_behind(entry.epoch)
-            server.append_marker(partition, TxnMarker(producer_id, epoch, False, coordinator_epoch))
-        except KafkaError as error:
-            log.error("%s: no marker for producer %d: %s", partition.log.name, producer_id, error)
+        server.transaction_coordinator.unknown.abort(partition, producer_id, entry.epoch)

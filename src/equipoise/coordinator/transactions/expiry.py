@@ -1,20 +1,22 @@
-"""Time: transactions that are open for too long are aborted, ids that are silent for too long are forgotten."""
+"""Time: transactions that are open for too long are aborted, ids that are silent for too long are forgotten, and a
+completion that could not be written is written again."""
 
 from __future__ import annotations
 
 from enum import IntEnum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
-from equipoise.coordinator.transactions.end import fence
+from equipoise.coordinator.transactions.end import complete, fence
 from equipoise.coordinator.transactions.events import EndReason
 from equipoise.coordinator.transactions.metadata import TransactionMetadata
-from equipoise.coordinator.transactions.states import AT_REST, State
+from equipoise.coordinator.transactions.states import AT_REST, PREPARED, State
 from equipoise.coordinator.transactions.step import TransactionStep
 
 if TYPE_CHECKING:
     from equipoise.coordinator.transactions.shard import TransactionShard
 
 MOST_AT_ONCE = 1000  # ids that one sweep forgets: the next one follows at once
+COMPLETION_RETRY_MS = 1_000
 
 
 class TimerKind(IntEnum):
@@ -22,6 +24,7 @@ class TimerKind(IntEnum):
 
     TIMEOUT = auto()  # of an open transaction
     PARKED = auto()  # of the requests that wait for an id
+    COMPLETION = auto()  # of an id that is decided and marked: its completion could not be written
     EXPIRY = auto()  # of the shard: the next look for ids that are silent
 
 
@@ -66,6 +69,20 @@ def on_timeout(shard: TransactionShard, transactional_id: str, step: Transaction
         arm_timeout(shard, entry, step.now)
     else:
         fence(shard, entry, EndReason.TIMED_OUT, step)
+
+
+def arm_completion(shard: TransactionShard, entry: TransactionMetadata, now: int) -> None:
+    """Rule T.34."""
+    shard.timers.arm(TransactionTimer(TimerKind.COMPLETION, entry.transactional_id), now + COMPLETION_RETRY_MS)
+
+
+def on_completion_timer(shard: TransactionShard, transactional_id: str, step: TransactionStep) -> None:
+    """The completion that has failed is written again. Rule T.34. Kafka:
+    TransactionMarkerChannelManager.retryLogAppends."""
+    entry = shard.entries.get(transactional_id)
+    if entry is not None and entry.state in PREPARED:
+        entry.pending = None
+        complete(shard, entry, step)
 
 
 def sweep(shard: TransactionShard, step: TransactionStep) -> None:

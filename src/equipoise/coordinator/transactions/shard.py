@@ -226,10 +226,12 @@ class TransactionShard(StateIsData):
     def _not_written(
         self, entry: TransactionMetadata, outcome: TransitionWritten, error: ErrorCode, step: TransactionStep
     ) -> None:
-        """The id is as before, but for what is decided: that stays to be completed. What a timer has begun is tried
-        again after its interval. Rules T.28, T.29, T.34, T.37 and T.38."""
+        """The id is as before, but for what is decided: that is completed a little later. What a timer has begun is
+        tried again after its interval. Rules T.28, T.29, T.34, T.37 and T.38."""
         is_completing = entry.state in PREPARED
-        if not is_completing:
+        if is_completing:
+            expiry.arm_completion(self, entry, step.now)
+        else:
             is_fence = outcome.reason in (EndReason.TIMED_OUT, EndReason.FENCED)
             entry.has_failed_epoch_fence = entry.has_failed_epoch_fence or is_fence
             entry.pending = None
@@ -266,6 +268,8 @@ class TransactionShard(StateIsData):
                     expiry.on_timeout(self, key.transactional_id, step)
                 case TimerKind.PARKED:
                     self._on_parked_timer(key.transactional_id, step)
+                case TimerKind.COMPLETION:
+                    expiry.on_completion_timer(self, key.transactional_id, step)
                 case TimerKind.EXPIRY:
                     expiry.sweep(self, step)
         return step
