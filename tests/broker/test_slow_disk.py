@@ -12,10 +12,10 @@ from equipoise.broker.groups.shards import GroupShard
 from equipoise.broker.server import Server
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.schema import Message
-from tests.broker.calls import create_topic
+from tests.broker.calls import create_topic, delete_topic
 from tests.broker.conftest import Connect, Gate, StandingClock, Start, advance, eventually
 from tests.broker.rawclient import RawClient
-from tests.spec.requests import commit, delete_groups, errors_of, fetch, list_groups, offsets_of
+from tests.spec.requests import commit, delete_groups, delete_offsets, errors_of, fetch, list_groups, offsets_of
 
 OK = ErrorCode.NONE
 SETTINGS = {"offsets.topic.num.partitions": 1}
@@ -140,6 +140,31 @@ def test_a_group_whose_tombstone_is_durable_after_its_time_out_is_gone(hanging: 
     hanging.goes_on()
     state = hanging.state("g")
     assert state == (["other"], [{}])
+    assert hanging.state_after_restart("g") == state
+
+
+def test_a_deletion_of_offsets_takes_a_commit_whose_time_ran_out_with_it(hanging: Hanging) -> None:
+    """It was there again when the disk answered, behind an answer that said that it was gone."""
+    hanging.client.call(commit({"t": [0]}, offset=10), 9)
+    hanging.calls_too_long(commit({"t": [1, 2]}, offset=20), 9)
+    hanging.client.send(delete_offsets({"t": [0, 1]}), 0)
+    hanging.opens()
+    assert code_of(hanging.client.receive()) == {OK}
+    hanging.goes_on()
+    state = hanging.state("g")
+    assert state == (["g", "other"], [{("t", 2): 20}])
+    assert hanging.state_after_restart("g") == state
+
+
+def test_a_deletion_of_a_topic_takes_a_commit_whose_time_ran_out_with_it(hanging: Hanging) -> None:
+    """A topic of that name that came later had an offset of the one before."""
+    create_topic(hanging.client, "u", 2)
+    hanging.calls_too_long(commit({"t": [0], "u": [1]}, offset=20), 9)
+    assert delete_topic(hanging.client, "u") == OK
+    hanging.goes_on()
+    create_topic(hanging.client, "u", 2)
+    state = hanging.state("g")
+    assert state == (["g", "other"], [{("t", 0): 20}])
     assert hanging.state_after_restart("g") == state
 
 

@@ -432,10 +432,12 @@ class Shard(ShardState):
         if group is not None:
             check_fetch(group, member_id, member_epoch)
 
-    def delete_offsets(self, request: OffsetDeleteRequest, caller: Caller, now: int) -> Step:
-        """Rule 4.4."""
+    def delete_offsets(
+        self, request: OffsetDeleteRequest, caller: Caller, now: int, under_way: Iterable[tuple[str, int]] = ()
+    ) -> Step:
+        """Rule 4.4. `under_way`: topics and partitions of the group's commits that are not yet durable."""
         step = Step(now)
-        delete.delete_offsets(self, request, caller, step)
+        delete.delete_offsets(self, request, caller, step, under_way=under_way)
         return step
 
     def delete_group(self, group_id: str, caller: Caller, now: int, under_way: Iterable[tuple[str, int]] = ()) -> Step:
@@ -444,10 +446,11 @@ class Shard(ShardState):
         admin.delete_group(self, group_id, caller, step, under_way=under_way)
         return step
 
-    def topic_deleted(self, topic: str, topic_id: bytes, now: int) -> Step:
-        """Rule 4.6. The runner says which topics are gone."""
+    def topic_deleted(self, topic: str, topic_id: bytes, now: int, under_way: Iterable[tuple[str, int]] = ()) -> Step:
+        """Rule 4.6. The runner says which topics are gone. `under_way`: groups and partitions of commits for the topic
+        that are not yet durable."""
         step = Step(now)
-        delete.topic_deleted(self, topic, topic_id, step)
+        delete.topic_deleted(self, topic, topic_id, step, under_way=under_way)
         return step
 
     def metadata_changed(self, image: MetadataImage, names: Iterable[str], now: int) -> Step:

@@ -139,7 +139,8 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, Shard]):
 
     def _forget_topic(self, shard: GroupShard, topic: str, topic_id: bytes) -> None:
         if shard.core.status is Status.ACTIVE:
-            shard.run(shard.core.topic_deleted(topic, topic_id, self._server.clock.now()))
+            under_way = shard.commits_under_way_of(topic, topic_id)
+            shard.run(shard.core.topic_deleted(topic, topic_id, self._server.clock.now(), under_way))
 
     async def close(self) -> None:
         """Ends loading, closes all shards, and writes the rest of the journal."""

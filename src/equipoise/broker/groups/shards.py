@@ -32,10 +32,16 @@ from equipoise.random_uuid import random_uuid
 from equipoise.wire.apis.k12_heartbeat import HeartbeatResponse
 from equipoise.wire.apis.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from equipoise.wire.errors import ErrorCode, KafkaError, ProtocolError
-from equipoise.wire.offsets_records import GroupMetadataValue, OffsetCommitKey, encode_key, encode_value
+from equipoise.wire.offsets_records import (
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    encode_key,
+    encode_value,
+)
 from equipoise.wire.records.batch import HEADER_SIZE, read_header
 from equipoise.wire.records.build import build_pairs
-from equipoise.wire.schema import Message
+from equipoise.wire.schema import ZERO_UUID, Message
 from equipoise.wire.uuids import dashed
 
 if TYPE_CHECKING:
@@ -169,13 +175,23 @@ class GroupShard:
 
     def commits_under_way(self, group_id: str) -> Iterator[tuple[str, int]]:
         """The topics and partitions of a group's commits that have no effect yet."""
-        if group_id not in self.core.offsets.commits_under_way:
-            return
+        if group_id in self.core.offsets.commits_under_way:
+            keys = (key for key, _ in self._under_way())
+            yield from ((key.topic, key.partition) for key in keys if key.group == group_id)
+
+    def commits_under_way_of(self, topic: str, topic_id: bytes) -> Iterator[tuple[str, int]]:
+        """The groups and partitions of commits for a topic that have no effect yet."""
+        for key, value in self._under_way():
+            if key.topic == topic and value.topic_id in (topic_id, ZERO_UUID):
+                yield key.group, key.partition
+
+    def _under_way(self) -> Iterator[tuple[OffsetCommitKey, OffsetCommitValue]]:
         gathered = () if self._gathered is None else (self._gathered,)
         for write in chain.from_iterable(batch.writes for batch in (*self._appended, *gathered)):
-            if isinstance(write.outcome, OffsetsCommitted) and write.outcome.request.group_id == group_id:
-                keys = (key for key, _ in write.records)
-                yield from ((key.topic, key.partition) for key in keys if isinstance(key, OffsetCommitKey))
+            if isinstance(write.outcome, OffsetsCommitted):
+                for key, value in write.records:
+                    if isinstance(key, OffsetCommitKey) and isinstance(value, OffsetCommitValue):
+                        yield key, value
 
     def _tick(self) -> None:
         """When much has come in this turn of the loop, timers wait for the next one."""

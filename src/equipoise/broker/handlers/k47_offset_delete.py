@@ -47,10 +47,12 @@ def handle(server: Server, request: OffsetDeleteRequest, call: Call) -> OffsetDe
 
 
 def _delete(server: Server, shard: GroupShard, request: OffsetDeleteRequest, caller: Caller) -> None:
+    """Behind the commits before the request, and with those that have begun meanwhile, or are late."""
     if shard.core.unavailable is not ErrorCode.NONE:  # it has moved meanwhile
         caller.token.reply(OffsetDeleteResponse(error_code=shard.core.unavailable))
         return
-    shard.run(shard.core.delete_offsets(request, caller, server.clock.now()))
+    under_way = shard.commits_under_way(request.group_id)
+    shard.run(shard.core.delete_offsets(request, caller, server.clock.now(), under_way))
 
 
 def _merged(refused: list[OffsetDeleteResponseTopic], answer: OffsetDeleteResponse) -> OffsetDeleteResponse:

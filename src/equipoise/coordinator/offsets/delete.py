@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from equipoise.coordinator.classic.group import Group
@@ -24,8 +25,11 @@ if TYPE_CHECKING:
     from equipoise.coordinator.shard import Shard
 
 
-def delete_offsets(shard: Shard, request: OffsetDeleteRequest, caller: Caller, step: Step) -> None:
-    """Topics that the group is subscribed to keep their offsets (KIP-496).
+def delete_offsets(
+    shard: Shard, request: OffsetDeleteRequest, caller: Caller, step: Step, *, under_way: Iterable[tuple[str, int]] = ()
+) -> None:
+    """Topics that the group is subscribed to keep their offsets (KIP-496). Offsets that are not yet durable go too:
+    they are in the log before the tombstones.
 
     Rule 4.4. Kafka: OffsetMetadataManager.deleteOffsets.
     """
@@ -34,14 +38,15 @@ def delete_offsets(shard: Shard, request: OffsetDeleteRequest, caller: Caller, s
     if group is None or error is not ErrorCode.NONE:
         step.reply(caller, OffsetDeleteResponse(error_code=error))
         return
-    records, topics = list[CoordinatorRecord](), []
+    records, topics, to_come = list[CoordinatorRecord](), [], frozenset(under_way)
     for topic in request.topics:
         subscribed = group.is_subscribed_to(topic.name)
         topics.append(_row(topic, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE))
         if not subscribed:
             asked = [row.partition_index for row in topic.partitions]
-            known = shard.offsets.known(group.group_id, topic.name, asked)
-            records += [tombstone(group.group_id, topic.name, index) for index in known]
+            known = {*shard.offsets.known(group.group_id, topic.name, asked)}
+            known.update(index for index in asked if (topic.name, index) in to_come)
+            records += [tombstone(group.group_id, topic.name, index) for index in sorted(known)]
     if records:
         step.write(records)
     step.reply_when_written(caller, OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=topics))
@@ -66,21 +71,26 @@ def _error(group: Group | ConsumerGroup | None) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def topic_deleted(shard: Shard, topic: str, topic_id: bytes, step: Step) -> None:
-    """Offsets of a deleted topic go at once, in every group; those of an older topic of that name too. No number of
-    them is too large for the log: the tombstones need not go in one batch.
+def topic_deleted(
+    shard: Shard, topic: str, topic_id: bytes, step: Step, *, under_way: Iterable[tuple[str, int]] = ()
+) -> None:
+    """Offsets of a deleted topic go at once, in every group; those of an older topic of that name too, and those of
+    `under_way`, which are not yet durable: groups and partitions. No number of them is too large for the log: the
+    tombstones need not go in one batch.
 
     Rule 4.6. Kafka: OffsetMetadataManager.onTopicsDeleted.
     """
-    records = [
-        tombstone(group_id, topic, partition)
+    places = {
+        (group_id, partition): None
         for group_id, partition, committed in shard.offsets.of_topic(topic)
         if committed.topic_id in (topic_id, ZERO_UUID)
-    ]
-    records += [
-        tombstone(group_id, topic, partition)
+    }
+    places |= {
+        (group_id, partition): None
         for group_id, partition in shard.offsets.pending.of_topic(topic)
         if shard.offsets.get(group_id, topic, partition) is None
-    ]
-    if records:
+    }
+    places |= dict.fromkeys(under_way)
+    if places:
+        records = [tombstone(group_id, topic, partition) for group_id, partition in places]
         step.writes.append(Write(records, is_atomic=False))
