@@ -16,6 +16,8 @@ from proving.brokers import KafkaBroker
 from tests.client.transactions.stage import producer, version_of
 from tests.client.writing import Reachable
 from tests.spark.conftest import create
+from tests.spark.engine import Engine
+from tests.spark.engine import until as until_planned
 from tests.spark.streams import Sink, committed, stream, until
 from tests.spark.test_batch import reader
 
@@ -136,3 +138,42 @@ def test_rows_are_counted_as_they_are_read(spark: Any, broker: Broker, tmp_path:
     assert sum(sink.sizes) == 4 * EACH
     assert max(sink.sizes) <= 6
     assert sink.places == dict.fromkeys([("t", 0, at) for at in kept(3)] + [("t", 1, at) for at in range(EACH)], 1)
+
+
+# -- read_committed behind readers who wait for nothing
+
+
+@GROUPS
+def test_a_query_that_has_read_an_open_transaction_goes_on_with_read_committed(
+    broker: Broker, group: dict[str, str]
+) -> None:
+    with transactions(broker, "t") as writing:
+        begin(writing, "t", "open")
+        first = Engine(broker.bootstrap_servers, startingOffsets="earliest", **group)
+        at = 6 * (EACH + 1) + EACH
+        until_planned("it has read the open one too", lambda: ("t", 0, 0, at) in first.read, first.batch)
+        first.stop()
+        again = Engine(broker.bootstrap_servers, first, **COMMITTED, **group)
+        assert again.batch() == again.batch() == []
+        writing.commit_transaction()
+        transaction(writing, "t", "next", is_kept=True)
+        until_planned("it goes on", lambda: again.read, again.batch)
+        assert min(begin for _, _, begin, _ in again.read) == at
+        again.stop()
+
+
+def test_a_member_begins_where_one_that_reads_open_transactions_stood(broker: Broker) -> None:
+    group = {"group__id": "g"}
+    with transactions(broker, "t") as writing:
+        begin(writing, "t", "open")
+        first = Engine(broker.bootstrap_servers, startingOffsets="earliest", **group)
+        at = 6 * (EACH + 1) + EACH
+        place = {("t", 0): at, ("t", 1): EACH}
+        until_planned("it is committed", lambda: committed(broker.bootstrap_servers, "g") == place, first.batch)
+        first.stop()
+        other = Engine(broker.bootstrap_servers, **COMMITTED, **group)
+        until_planned("it has its share", lambda: other.owned == {0, 1}, other.batch)
+        assert (other.batch(), other.read) == ([], [])
+        assert committed(broker.bootstrap_servers, "g") == place
+        other.stop()
+        writing.abort_transaction()

@@ -151,12 +151,23 @@ class BatchPlanner:
         ends = await self._latest(positions)
         self.ends = dict(ends)
         await self._check_epochs(positions, start)
-        for one, at in ends.items():
-            if at < positions[one]:
-                self._lost(one, positions, at)
+        ends |= await self._ends_passed(positions, ends)
         if self._available_now is not None:
             ends = {one: max(min(at, self._available_now.get(one, at)), positions[one]) for one, at in ends.items()}
         return ends
+
+    async def _ends_passed(self, positions: PartitionOffsetMap, ends: PartitionOffsetMap) -> PartitionOffsetMap:
+        """Of partitions that stand behind their end. With read_committed that is no loss, if only a transaction is open
+        there: who was here before, this query with other options or another member, has read it."""
+        passed = {one for one, at in ends.items() if at < positions[one]}
+        if passed and self._options.consumer.isolation:
+            written = await self._reader.written(passed)
+            waiting = {one for one in passed if positions[one] <= written[one]}
+        else:
+            waiting = set()
+        for one in passed - waiting:
+            self._lost(one, positions, ends[one])
+        return {one: positions[one] for one in waiting}
 
     async def _latest(self, positions: PartitionOffsetMap) -> PartitionOffsetMap:
         """Takes out of `positions` what is not there any more, when that is certain."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Coroutine, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from equipoise.client.consumer.config import EARLIEST, LATEST, ConsumerConfig
@@ -37,6 +38,7 @@ class OffsetReader:
             self.thread.end()
             raise
         self.lookup = OffsetLookup(self.cluster, config)
+        self._written = OffsetLookup(self.cluster, replace(config, isolation_level="read_uncommitted"))
         self.epochs: dict[TopicPartition, int] = {}  # of the leaders that told the latest offsets last
 
     async def _open(self) -> Cluster:
@@ -143,6 +145,11 @@ class OffsetReader:
         found = await self.lookup.list_offsets(dict.fromkeys(partitions, which))
         if which == LATEST:
             self.epochs |= {partition: one.leader_epoch for partition, one in found.items()}
+        return {partition: one.offset for partition, one in found.items()}
+
+    async def written(self, partitions: Iterable[TopicPartition]) -> PartitionOffsetMap:
+        """Where each log ends, behind open transactions too: who reads them stands there."""
+        found = await self._written.list_offsets(dict.fromkeys(partitions, LATEST))
         return {partition: one.offset for partition, one in found.items()}
 
     def resolve(
