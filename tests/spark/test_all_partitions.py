@@ -40,10 +40,12 @@ def broker(running: Broker) -> Broker:
 def to_the_end(broker: Broker, checkpoint: Engine | None = None, /, **options: str) -> list[Range]:
     """What a query reads of what is there, from the start or from a checkpoint."""
     engine = Engine(broker.bootstrap_servers, checkpoint, **options)
-    engine.reader.run(engine.planner.prepare_for_available_now(), "the goal")
-    while engine.plan():
-        engine.run()
-    engine.stop()
+    try:
+        engine.reader.run(engine.planner.prepare_for_available_now(), "the goal")
+        while engine.plan():
+            engine.run()
+    finally:
+        engine.stop()  # out of the group, which other tests have too
     return sorted(engine.read)
 
 
@@ -382,3 +384,53 @@ def test_what_is_there_and_no_more(broker: Broker) -> None:
     assert sorted(engine.batch()) == whole(0, 10)
     assert not engine.plan()
     engine.stop()
+
+
+MODES = pytest.mark.parametrize("mode", [{}, COMMIT, {"group__id": "g"}], ids=["alone", "commit", "member"])
+
+
+@MODES
+def test_what_is_there_without_a_topic_that_is_gone(broker: Broker, mode: dict[str, str]) -> None:
+    given = {"subscribe": "t,gone", "startingOffsets": "earliest", "failOnDataLoss": "false", **mode}
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.create_topic("gone", 1)
+    fill(broker)
+    produce(broker, "gone", 3, partitions=1)
+    engine = Engine(broker.bootstrap_servers, **given)
+    until("all is read", lambda: len(engine.records()) == 43, engine.batch)
+    engine.batch()
+    engine.stop()
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.delete_topic("gone")
+    fill(broker)
+    with pytest.raises(UsageError, match=r"topic 'gone' does not exist|gone-0 is not there any more"):
+        to_the_end(broker, engine, **{**given, "failOnDataLoss": "true"})
+    assert to_the_end(broker, engine, **given) == whole(10, 20)
+    with pytest.raises(UsageError, match="topic 'gone' does not exist"):
+        to_the_end(broker, **given)
+
+
+@MODES
+def test_what_is_there_without_partitions_that_come_later(
+    broker: Broker, mode: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("equipoise.spark.source.all_partitions._REFRESH_SECONDS", 0.05)
+    given = {"startingOffsets": "earliest", "kafka__metadata__max__age__ms": "50", **mode}
+    fill(broker)
+    engine = Engine(broker.bootstrap_servers, **given, maxOffsetsPerTrigger="20")
+    engine.reader.run(engine.planner.prepare_for_available_now(), "the goal")
+    until("it has begun", engine.batch)
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.add_partitions("t", PARTITIONS + 1)
+    produce(broker, "t", 5 * (PARTITIONS + 1), partitions=PARTITIONS + 1)
+
+    def is_over() -> bool:
+        if engine.plan():
+            engine.run()
+            return False
+        return any(one.partition == PARTITIONS for one in engine.planner.ends)
+
+    until("it knows of the new partition, and ends", is_over)
+    assert sorted(engine.records()) == [(number, at) for number in ALL for at in range(10)]
+    engine.stop()
+    assert sorted(to_the_end(broker, engine, **given)) == [*whole(10, 15), ("t", PARTITIONS, 0, 5)]

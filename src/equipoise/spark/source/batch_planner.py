@@ -57,8 +57,10 @@ class BatchPlanner:
         self._start = INITIAL
 
     async def prepare_for_available_now(self) -> None:
-        """availableNow: nothing that is written from now on is read."""
-        self._available_now = await self._reader.ends(await self._reader.listing(self._options.strategy), LATEST)
+        """availableNow: nothing that is written from now on is read. A deleted topic is no error without failOnDataLoss;
+        if the query has just begun, the first batch looks."""
+        there = await self._reader.listing(self._options.strategy, must_exist=self._options.fail_on_data_loss)
+        self._available_now = await self._reader.ends(there, LATEST)
 
     async def latest_offset(self, start: SourceOffset, limit: int | None) -> SourceOffset | None:
         """The end of the next batch; None: there is nothing to read yet."""
@@ -153,7 +155,8 @@ class BatchPlanner:
         await self._check_epochs(positions, start)
         ends |= await self._ends_passed(positions, ends)
         if self._available_now is not None:
-            ends = {one: max(min(at, self._available_now.get(one, at)), positions[one]) for one, at in ends.items()}
+            goal = self._available_now
+            ends = {one: max(min(at, goal.get(one, 0)), positions[one]) for one, at in ends.items()}
         return ends
 
     async def _ends_passed(self, positions: PartitionOffsetMap, ends: PartitionOffsetMap) -> PartitionOffsetMap:
