@@ -213,3 +213,25 @@ def test_an_end_that_nobody_has_written(spark: Any, filled: Broker) -> None:
     assert "endingOffsets asks for t-0 up to 150, where the log ends at 100" in refusal(spark, filled, **ending)
     frame = reader(spark, filled, **ending, failOnDataLoss="false").load()
     assert places(frame) == offsets(0, range(ROWS)) + offsets(1, range(1))
+
+
+def test_a_start_that_nobody_has_written(spark: Any, filled: Broker) -> None:
+    starting = {"startingOffsets": '{"t": {"0": 150, "1": 100}}'}
+    told = "startingOffsets asks for t-0 from 150 on, where the log ends at 100: name"
+    assert told in refusal(spark, filled, **starting)
+    assert places(reader(spark, filled, **starting, failOnDataLoss="false").load()) == []
+
+
+def test_a_group_that_stands_behind_the_end(spark: Any, filled: Broker) -> None:
+    """As after the topic was made anew."""
+    consumer = Consumer({"bootstrap.servers": filled.bootstrap_servers, "group.id": "g", "log_level": 0})
+    consumer.commit(offsets=[TopicPartition("t", 0, 150), TopicPartition("t", 1, 1)], asynchronous=False)
+    consumer.close()
+    begun = {"startingOffsets": "group", "group__id": "g"}
+    ended = {"endingOffsets": "group", "group__id": "g"}
+    assert "startingOffsets asks for t-0 from 150 on, where the log ends at 100" in refusal(spark, filled, **begun)
+    assert "endingOffsets asks for t-0 up to 150, where the log ends at 100" in refusal(spark, filled, **ended)
+    rest = reader(spark, filled, **begun, failOnDataLoss="false").load()
+    done = reader(spark, filled, **ended, failOnDataLoss="false").load()
+    assert places(rest) == offsets(1, range(1, ROWS))
+    assert places(done) == offsets(0, range(ROWS)) + offsets(1, range(1))

@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from equipoise.garbage import without_collection
 from equipoise.member.partitions import TopicPartition
-from equipoise.spark.options import GROUP, SourceOptions
+from equipoise.spark.options import GROUP, OffsetRangeLimit, SourceOptions
 from equipoise.spark.source.offset_ranges import OffsetRange, ReadTask, plan
 from equipoise.spark.source.source_offset import PartitionOffsetMap
 from equipoise.wire.errors import UsageError
@@ -59,9 +59,22 @@ class BatchReader(DataSourceReader):
             committed = reader.run(_committed(reader, partitions), "what the group has committed")
         starts = reader.resolve(starting, partitions, committed)
         ends = reader.resolve(ending, partitions, committed)
-        if ending.offsets and not ending.is_time:
+        if _is_given(starting):
+            self._check_starts(starts, reader.run(reader.written(partitions), "the latest offsets"))
+        if _is_given(ending):
             ends = self._within(ends, reader.latest(partitions))
         return [OffsetRange(*one, starts[one], ends[one]) for one in partitions]
+
+    def _check_starts(self, starts: PartitionOffsetMap, written: PartitionOffsetMap) -> None:
+        """Behind the end of its log nothing can have been read: the offset is of another topic, or records are lost."""
+        beyond = {one: at for one, at in starts.items() if at > written[one]}
+        if not beyond:
+            return
+        option = self._options.starting.option
+        told = ", ".join(f"{one} from {at} on, where the log ends at {written[one]}" for one, at in beyond.items())
+        if self._options.fail_on_data_loss:
+            raise UsageError(f"{option} asks for {told}: name offsets that are there, or earliest")
+        log.warning("%s asks for %s; failOnDataLoss is false, so nothing of it is read", option, told)
 
     def _within(self, ends: PartitionOffsetMap, latest: PartitionOffsetMap) -> PartitionOffsetMap:
         """Without offsets that are not written yet: a batch query does not wait for them."""
@@ -75,6 +88,11 @@ class BatchReader(DataSourceReader):
             )
         log.warning("%s asks for %s; failOnDataLoss is false, so it ends there", self._options.ending.option, told)
         return ends | {one: latest[one] for one in beyond}
+
+
+def _is_given(limit: OffsetRangeLimit) -> bool:
+    """Whether its offsets come from elsewhere than from the logs as they are now."""
+    return not limit.is_time and (bool(limit.offsets) or limit.default == GROUP)
 
 
 async def _committed(reader: OffsetReader, partitions: list[TopicPartition]) -> PartitionOffsetMap:
