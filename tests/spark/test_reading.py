@@ -296,6 +296,32 @@ def test_a_topic_that_is_gone(broker: Broker) -> None:
     assert left.num_rows == 0
 
 
+def test_a_topic_that_is_gone_is_waited_for_once(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    """Not once for each of its partitions. What else the task reads is there."""
+    fill(broker, "t", 10, partitions=3)
+    fill(broker, "u", 10)
+    ranges = [OffsetRange("t", partition, 0, 10) for partition in range(3)] + [OffsetRange("u", 0, 0, 10)]
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.delete_topic("t")
+    left = table(broker.bootstrap_servers, ranges, failOnDataLoss="false", **IN_VAIN)
+    assert places(left) == all_of(ranges[3])
+    told = [record.getMessage() for record in caplog.records if "are left out" in record.getMessage()]
+    assert [one.split(" ")[0] for one in told] == ["t-0", "t-1", "t-2"]
+    assert all("t-0 has no leader" in one for one in told)
+
+
+def test_a_topic_made_anew_with_fewer_partitions(broker: Broker) -> None:
+    fill(broker, "t", 10, partitions=3)
+    ranges = [OffsetRange("t", partition, 0, 10) for partition in range(3)]
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.delete_topic("t")
+    fill(broker, "t", 10)
+    with pytest.raises(KafkaError, match=r"offsets 0 to 9 cannot be read: t-1 .*UNKNOWN_TOPIC.*set failOnDataLoss"):
+        table(broker.bootstrap_servers, ranges, **IN_VAIN)
+    left = table(broker.bootstrap_servers, ranges, failOnDataLoss="false", **IN_VAIN)
+    assert places(left) == all_of(ranges[0])
+
+
 def test_nobody_answers() -> None:
     address = f"127.0.0.1:{free_port()}"
     with pytest.raises(KafkaError, match=rf"t-0 \[3, 9\) cannot be read: cannot connect to {address}.*for 0.5 s"):

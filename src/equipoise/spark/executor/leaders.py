@@ -59,9 +59,16 @@ class Leaders:
             self.refresh([partition.topic])
         found = self.known(partition)
         if found is None:
-            code = self._metadata.errors.get(partition.topic, ErrorCode.LEADER_NOT_AVAILABLE)
-            raise self.config.topic_error(code, partition.topic, f"{partition} has no leader that is known")
+            what = f"{partition} has no leader that is known"
+            raise self.config.topic_error(self._why_unknown(partition), partition.topic, what)
         return found
+
+    def _why_unknown(self, partition: TopicPartition) -> int:
+        """A topic that is there may have fewer partitions than it had: it was deleted, and created anew."""
+        topic = self._metadata.topics.get(partition.topic)
+        if topic is not None and partition.partition >= topic.partitions:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return self._metadata.errors.get(partition.topic, ErrorCode.LEADER_NOT_AVAILABLE)
 
     def known(self, partition: TopicPartition) -> LeaderEndpoint | None:
         """Without a question to any broker."""

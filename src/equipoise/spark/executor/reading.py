@@ -309,8 +309,18 @@ class _RangeReader:
         waited = f"{error} (for {self._config.default_api_timeout_ms / 1000:g} s, default.api.timeout.ms)"
         code = error.code if isinstance(error, KafkaError) else None
         if code in (ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
-            self._lose(cursor, cursor.range.end, waited)
+            for gone in self._gone_with(cursor):
+                self._lose(gone, gone.range.end, waited)
             self._moved_at, self._failures = time.monotonic(), 0
             return
         left = cursor.range._replace(start=cursor.position)
         raise KafkaError(code or ErrorCode.NETWORK_EXCEPTION, f"{left} cannot be read: {waited}") from error
+
+    def _gone_with(self, cursor: _Cursor) -> list[_Cursor]:
+        """The range, and all others of its topic that brokers know no more: each would be waited for as long again."""
+        topic = cursor.partition.topic
+        return [
+            one
+            for one in self._open
+            if one is cursor or (one.partition.topic == topic and self._leaders.known(one.partition) is None)
+        ]
