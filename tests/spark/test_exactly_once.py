@@ -12,13 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql.types import StringType, StructField, StructType
 
 from equipoise import Broker
 from equipoise.errors import UsageError
 from equipoise.member import OffsetAndMetadata
+from equipoise.spark.sink import sink
 from equipoise.spark.sink.decision import Decision, TaskAttempt
+from equipoise.spark.sink.prepared import Prepared, sink_name
 from proving.brokers import EquipoiseBroker, KafkaBroker
-from tests.client.transactions.stage import consumer, read
+from tests.client.transactions.stage import consumer, producer, read
 from tests.client.writing import Reachable
 from tests.spark.conftest import create
 from tests.spark.faulty_sink import ABORT_STEPS, DRIVER_STEPS, TASK_STEPS
@@ -206,6 +209,35 @@ def test_a_data_frame_counts_as_a_whole(spark: Any, broker: Broker) -> None:
         save(bad, broker, "orders", delivery="exactly-once")
     found = Counter(record.value for record in read(broker, "orders"))
     assert found == Counter(f"{number}".encode() for number in range(1000))
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_write_leaves_no_transaction_of_a_killed_task(broker: Broker, is_committed: bool) -> None:
+    """Nobody comes later to end it, and readers with read_committed would wait for its time-out."""
+    create(broker.bootstrap_servers, "orders")
+    options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "orders", "delivery": "exactly-once"}
+    writer = sink.batch_writer(StructType([StructField("value", StringType())]), options)
+    name = sink_name(writer._options, writer._life)
+    killed = producer(broker, f"{name}-0", transaction_timeout_ms="600000")
+    killed.init_transactions()
+    killed.begin_transaction()
+    killed.send("orders", "half")
+    killed.flush()
+    if is_committed:
+        writer.commit([Prepared(name, 0, TaskAttempt(0, 1))])
+    else:
+        writer.abort([None])
+    with consumer(broker, "orders") as committed, consumer(broker, "orders", "read_uncommitted") as every:
+        assert committed.end_offsets() == every.end_offsets()
+    killed.abandon()
+
+
+def test_brokers_may_allow_short_transactions_only(spark: Any, tmp_path: Path) -> None:
+    with Broker({"transaction.max.timeout.ms": "20000"}) as broker:
+        job = OnceJob(spark, broker, tmp_path, "short", kafka__transaction__timeout__ms="15000")
+        job.write(10)
+        job.run()
+        job.check()
 
 
 def test_rows_of_several_topics_need_a_topic_for_the_decision(spark: Any, broker: Broker) -> None:

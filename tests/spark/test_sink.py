@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -72,6 +73,17 @@ def test_columns_say_topic_and_partition(spark: Any, broker: Broker) -> None:
             assert {m.key() for m in messages} == {None}
 
 
+def test_other_columns_are_ignored_whatever_they_are_called(spark: Any, broker: Broker) -> None:
+    """A column timestamp is no time of records: those of a copy would be too old for its topic's retention."""
+    create(broker.bootstrap_servers, "orders")
+    before = time.time() * 1000
+    for timestamp in ("timestamp'2001-01-01 00:00:00'", "'yesterday'", "struct(1)"):
+        save(spark.range(1).selectExpr("'a' value", f"{timestamp} timestamp"), broker)
+    (found,) = read(broker, "orders", 1).values()
+    assert len(found) == 3
+    assert all(message.timestamp()[1] >= int(before) for message in found)
+
+
 def test_a_stream_is_copied_from_topic_to_topic(spark: Any, broker: Broker, checkpoint: str) -> None:
     create(broker.bootstrap_servers, "orders", 3)
     create(broker.bootstrap_servers, "copies", 3)
@@ -114,6 +126,14 @@ def test_errors_are_told_when_the_query_is_planned(
         create(broker.bootstrap_servers, "orders")
         with pytest.raises(PySparkException, match=message):
             save(spark.range(1).selectExpr(*columns), broker, topic, **{"kafka.max.block.ms": "3000"})
+
+
+def test_a_topic_is_not_overwritten(spark: Any, broker: Broker) -> None:
+    create(broker.bootstrap_servers, "orders")
+    rows = spark.range(1).selectExpr("'a' value")
+    with pytest.raises(PySparkException, match=r'mode\("overwrite"\) is not for topics'):
+        to_topic(rows.write.mode("overwrite"), broker).save()
+    assert count(broker, "orders") == 0
 
 
 def test_a_record_that_is_too_large_is_named(spark: Any, broker: Broker) -> None:

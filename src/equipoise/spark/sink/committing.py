@@ -38,7 +38,7 @@ from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError
 log = logging.getLogger(__name__)
 
 _DRIVER = "driver"
-_DRIVER_TIMEOUT_MS = 60_000  # of the decision: milliseconds of work
+_DRIVER_TIMEOUT_MS = 60_000  # of the decision: milliseconds of work. Less if the tasks have less: brokers bound it.
 _REBALANCE_PAUSE_S = 0.1
 # The member has another place in its group than the source has told: it is in a rebalance, or out.
 _REBALANCED = {
@@ -86,27 +86,29 @@ def abort(options: SinkOptions, messages: Sequence[Prepared], batch: int) -> Non
         fence_leftovers(driver, messages[0].name)
 
 
-def commit_write(options: SinkOptions, messages: Sequence[Prepared]) -> None:
-    """Of a batch query, which nobody repeats: there is no decision."""
-    with _driver(options, messages[0].name) as driver:
+def commit_write(options: SinkOptions, name: str, messages: Sequence[Prepared]) -> None:
+    """Of a batch query, which nobody repeats: there is no decision, and no later batch to end what is left open."""
+    with _driver(options, name) as driver:
         epochs = {one.transactional_id: one.epoch for one in messages if one.epoch is not None}
         check_prepared(driver, epochs, messages)
         finish(driver, epochs, None)
+        fence_leftovers(driver, name)
 
 
-def abort_write(options: SinkOptions, messages: Sequence[Prepared]) -> None:
-    """Of a batch query."""
-    with _driver(options, messages[0].name) as driver:
+def abort_write(options: SinkOptions, name: str, messages: Sequence[Prepared]) -> None:
+    """Of a batch query, also if none of its tasks came to an end."""
+    with _driver(options, name) as driver:
         abort_prepared(driver, messages)
-        fence_leftovers(driver, messages[0].name)
+        fence_leftovers(driver, name)
 
 
 @contextmanager
 def _driver(options: SinkOptions, name: str) -> Iterator[Producer]:
     """Claims the driver's id: an earlier process of this query can decide nothing any more, and what it was deciding is
     decided or aborted."""
+    timeout_ms = min(_DRIVER_TIMEOUT_MS, options.producer.transaction_timeout_ms)
     config = replace(
-        options.producer, transactional_id=f"{name}-{_DRIVER}", transaction_timeout_ms=_DRIVER_TIMEOUT_MS, linger_ms=0
+        options.producer, transactional_id=f"{name}-{_DRIVER}", transaction_timeout_ms=timeout_ms, linger_ms=0
     )
     producer = Producer(config)
     try:
@@ -192,9 +194,11 @@ def fence_leftovers(driver: Producer, name: str) -> None:
     """Open transactions that nobody will commit, of tasks that were killed or ran twice: they hold up readers until
     they end. What cannot be fenced ends by its time-out."""
 
+    timeout_ms = driver.config.transaction_timeout_ms
+
     async def work(coordinators: Coordinators) -> None:
         left = {one for one in await ongoing(coordinators, f"{name}-") if one != f"{name}-{_DRIVER}"}
-        await asyncio.gather(*(fence(coordinators, one, _DRIVER_TIMEOUT_MS) for one in left))
+        await asyncio.gather(*(fence(coordinators, one, timeout_ms) for one in left))
 
     try:
         driver.ask_coordinators(work)

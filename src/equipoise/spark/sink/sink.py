@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 
 from equipoise.spark.sink import committing
 from equipoise.spark.sink.options import SinkOptions
-from equipoise.spark.sink.prepared import Prepared, of_write, prepare, write_prepared
+from equipoise.spark.sink.prepared import Prepared, of_write, prepare, sink_name, write_prepared
 from equipoise.spark.sink.writing import producer_of, write
 from equipoise.wire.errors import UsageError
 
@@ -52,8 +52,11 @@ class Written(WriterCommitMessage):
     rows: int
 
 
-def batch_writer(schema: StructType, options: Mapping[str, str]) -> BatchWriter:
-    """The writer of a batch query. UsageError: columns are missing or have the wrong type."""
+def batch_writer(schema: StructType, options: Mapping[str, str], *, overwrite: bool = False) -> BatchWriter:
+    """The writer of a batch query. UsageError: columns are missing or have the wrong type, or the topic is to be
+    overwritten."""
+    if overwrite:
+        raise UsageError('mode("overwrite") is not for topics, which only grow: write with mode("append")')
     return BatchWriter(_planned(schema, options))
 
 
@@ -71,16 +74,20 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         if self._options.is_exactly_once:
-            return write_prepared(iterator, self._options, of_write(self._options, self._life))
-        return Written(write(iterator, self._options))
+            return write_prepared(_known(iterator), self._options, of_write(self._options, self._life))
+        return Written(write(_known(iterator), self._options))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        if prepared := _prepared(messages):
-            committing.commit_write(self._options, prepared)
+        if self._options.is_exactly_once:
+            committing.commit_write(self._options, self._name, _prepared(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        if prepared := _prepared(messages):
-            committing.abort_write(self._options, prepared)
+        if self._options.is_exactly_once:
+            committing.abort_write(self._options, self._name, _prepared(messages))
+
+    @property
+    def _name(self) -> str:
+        return sink_name(self._options, self._life)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -91,8 +98,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         if self._options.is_exactly_once:
-            return prepare(iterator, self._options)
-        return Written(write(iterator, self._options))
+            return prepare(_known(iterator), self._options)
+        return Written(write(_known(iterator), self._options))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         if prepared := _prepared(messages):
@@ -102,6 +109,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """Spark calls it also after a commit() that has failed."""
         if prepared := _prepared(messages):
             committing.abort(self._options, prepared, batchId)
+
+
+def _known(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The columns of the sink. The producer knows more, such as `timestamp`: a copy of old records with their times
+    would fall to the retention of its topic."""
+    for batch in batches:
+        yield batch.select([name for name in batch.schema.names if name in _TYPES])
 
 
 def _prepared(messages: list[WriterCommitMessage | None]) -> list[Prepared]:

@@ -54,7 +54,7 @@ class EquipoiseSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from equipoise.spark.sink import sink
 
-        return sink.batch_writer(schema, self.options)
+        return sink.batch_writer(schema, self.options, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         from equipoise.spark.sink import sink
