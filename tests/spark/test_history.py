@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
@@ -19,7 +20,7 @@ from equipoise.broker import Broker
 from equipoise.client import Admin, Consumer, TopicPartition
 from equipoise.process_guard import GuardedProcess
 from equipoise.spark.history.report import OVERVIEW, PAGE, write_report
-from equipoise.spark.history.tables import COMMITS, Request, write_tables
+from equipoise.spark.history.tables import COMMITS, Request, _tell, write_tables
 from equipoise.wire.errors import UsageError
 from proving.brokers import KafkaBroker
 
@@ -229,6 +230,38 @@ def test_since_then_and_of_one_group(spark: Any, lived: Lived, told: Told, tmp_p
 def test_a_group_that_is_not_there(spark: Any, lived: Lived, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"group 'nobody' has left no trace at .*: check its name"):
         write_tables(spark, Request(bootstrap_servers=lived.address, group="nobody"), tmp_path)
+
+
+def test_any_directory_will_do(spark: Any, lived: Lived, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark would take these names for patterns, and what stands before a colon for a scheme."""
+    monkeypatch.chdir(tmp_path)
+    out = Path("at 13:04 [a]{b,c}*?%20")
+    tables = write_tables(spark, Request(bootstrap_servers=lived.address, group=lived.group), out)
+    assert len(of(tables, "rebalances")) == 6
+    check_commits(tables, lived, out)
+
+
+def test_a_deleted_group_has_no_lag(spark: Any, broker: Broker, tmp_path: Path) -> None:
+    """It had one before."""
+    servers = broker.bootstrap_servers
+    with Admin(servers) as admin:
+        admin.create_topic("orders", 1)
+        for group in ("gone", "here"):
+            with Consumer(bootstrap_servers=servers, group_id=group) as consumer:
+                consumer.commit({TopicPartition("orders", 0): 0})
+        admin.delete_groups(["gone"])
+    rows = of(write_tables(spark, Request(bootstrap_servers=servers), tmp_path), "lag")
+    assert {row["group"] for row in rows if not row["is_estimate"]} == {"here"}
+
+
+def test_what_is_no_row_of_the_journal_is_left_out() -> None:
+    """On another cluster anybody may write to a topic of its name."""
+    joined = {"type": "member_joined", "at": 1_000, "who": {"member_id": "a", "client_id": "b", "client_host": "c"}}
+    joined["who"] |= {"group_instance_id": None}  # type: ignore[operator]
+    entries = [None, "", "no JSON", "[1]", "{}", '{"type": "of a newer release"}', json.dumps(joined)]
+    rows = [{"position": at, "is_journal": True, "entry": entry} for at, entry in enumerate(entries)]
+    (told,) = _tell(pa.array(["group"]), pa.array([rows])).to_pylist()
+    assert [row["member_id"] for row in told["memberships"]] == ["a"]
 
 
 @pytest.mark.kafka

@@ -28,6 +28,7 @@ _MOST_QUESTIONS = 200_000  # partitions times times
 _AT = "committed_at"
 _UNKNOWN: Mapping[int, int | None] = {}
 LogEnds = dict[TopicPartition, dict[int, int | None]]  # by the number of the time
+Committed = dict[int, int | None]  # by the number of the time; None: deleted
 
 
 def lag_over_time(cluster: ConsumerConfig, commits: DataFrame, written: Path) -> pa.Table:
@@ -59,14 +60,16 @@ def _first_commit(written: Path) -> int | None:
     return round(min(found).timestamp() * 1000) if found else None
 
 
-def _committed(commits: DataFrame, first: int, width: float) -> dict[tuple[str, str, int], dict[int, int]]:
+def _committed(commits: DataFrame, first: int, width: float) -> dict[tuple[str, str, int], Committed]:
     """The last commit before each time, by group, topic and partition."""
-    step = f.ceil((f.unix_millis(_AT) - first) / f.lit(width)).cast("int").alias("step")
+    at = f.unix_millis(f.coalesce(_AT, "written_at"))  # a deletion has the second only
+    step = f.ceil((at - first) / f.lit(width)).cast("int")
+    step = f.greatest(f.lit(0), f.least(f.lit(TIMES - 1), step)).alias("step")
     last = f.max_by("offset", "position")
-    rows = commits.where(f.col(_AT).isNotNull()).groupBy("group", "topic", "partition", step).agg(last).toArrow()
-    found: dict[tuple[str, str, int], dict[int, int]] = {}
+    rows = commits.groupBy("group", "topic", "partition", step).agg(last).toArrow()
+    found: dict[tuple[str, str, int], Committed] = {}
     for group, topic, partition, number, offset in zip(*(column.to_pylist() for column in rows.columns), strict=True):
-        found.setdefault((group, topic, partition), {})[min(number, TIMES - 1)] = offset
+        found.setdefault((group, topic, partition), {})[number] = offset
     return dict(sorted(found.items()))
 
 
@@ -103,10 +106,9 @@ def _existing(cluster: ConsumerConfig, used: Iterable[TopicPartition]) -> list[T
 # -- both
 
 
-def _rows(
-    place: tuple[str, str, int], commits: Mapping[int, int], ends: LogEnds, times: list[int]
-) -> Iterator[dict[str, Any]]:
-    """Rows from the first commit on. A commit can be newer than the estimated end of the log: the lag is 0 then."""
+def _rows(place: tuple[str, str, int], commits: Committed, ends: LogEnds, times: list[int]) -> Iterator[dict[str, Any]]:
+    """Rows from the first commit on, and none while the offset is deleted. A commit can be newer than the estimated end
+    of the log: the lag is 0 then."""
     group, topic, partition = place
     of_log = ends.get(TopicPartition(topic, partition), _UNKNOWN)
     committed: int | None = None

@@ -55,7 +55,7 @@ class Request:
 def write_tables(spark: SparkSession, request: Request, out: Path) -> Tables:
     """Writes all tables under `out`, and returns all but the commits. UsageError: the requested group has left no
     trace."""
-    known = find_topics(request)
+    known, out = find_topics(request), out.absolute()
     spark.dataSource.register(OffsetsSource)
     staged = out / ".staged"
     try:
@@ -64,7 +64,7 @@ def write_tables(spark: SparkSession, request: Request, out: Path) -> Tables:
         tables = _tables(entries)
     finally:
         shutil.rmtree(staged, ignore_errors=True)
-    commits = spark.read.parquet(str(out / COMMITS))
+    commits = _stored(spark, out / COMMITS).load()
     _check_found(request, tables, commits)
     tables["lag"] = lag_over_time(request.consumer, commits, out / COMMITS)
     for name, table in tables.items():
@@ -114,9 +114,9 @@ def _write_commits(spark: SparkSession, request: Request, staged: Path, out: Pat
     spark.conf.set("spark.sql.maxConcurrentOutputFileWriters", "2")
     # Its own old way of writing times keeps no statistics.
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-    rows.write.partitionBy("record").mode("overwrite").parquet(str(staged))
+    rows.write.partitionBy("record").mode("overwrite").parquet(_address(staged))
     _settle(spark, staged / f"record={COMMIT}", out / COMMITS)
-    groups = spark.read.schema(_schema_of(ROWS)).parquet(str(staged)).where(f.col("record") == GROUP)
+    groups: DataFrame = _stored(spark, staged).schema(_schema_of(ROWS)).load().where(f.col("record") == GROUP)
     return groups.select("group", "position", f.lit(False).alias("is_journal"), f.col("metadata").alias("entry"))
 
 
@@ -126,13 +126,24 @@ def _settle(spark: SparkSession, written: Path, table: Path) -> None:
     if written.exists():
         written.rename(table)
     else:
-        spark.createDataFrame([], _schema_of(ROWS)).drop("record").write.parquet(str(table))
+        spark.createDataFrame([], _schema_of(ROWS)).drop("record").write.parquet(_address(table))
+
+
+def _address(directory: Path) -> str:
+    """For Spark, which takes what stands before the first colon for a scheme."""
+    return f"file:{directory}"
+
+
+def _stored(spark: SparkSession, directory: Path) -> Any:
+    """A reader of this very directory: by default Spark takes brackets, stars and the like for a pattern."""
+    return spark.read.option("__globPaths__", "false").format("parquet").option("path", _address(directory))
 
 
 def _journal(spark: SparkSession, request: Request) -> DataFrame:
     reader = _load(spark, "equipoise", JOURNAL_TOPIC, request)
     rows: DataFrame = reader.schema("key binary, value binary, offset long").load()
     group, entry = f.col("key").cast("string"), f.col("value").cast("string")
+    rows = rows.where(group.isNotNull())
     if request.group is not None:
         rows = rows.where(group == request.group)
     return rows.select(
@@ -161,12 +172,21 @@ def _tell(groups: pa.Array, entries: pa.Array) -> pa.Array:
     """The rows of each table for one group, from all its records."""
     rows = []
     for group, found in zip(groups.to_pylist(), entries.to_pylist(), strict=True):
-        journal = [json.loads(one["entry"]) for one in found if one["is_journal"]]
+        journal = [row for one in found if one["is_journal"] and (row := _row_of(one["entry"])) is not None]
         records = [json.loads(one["entry"]) for one in found if not one["is_journal"]]
         told = tell(group, journal, records)
         derived = {"flapping": flapping(told.ownership), "causes": causes(told.rebalances)}
         rows.append({name: [*map(_with_times, found)] for name, found in (told._asdict() | derived).items()})
     return pa.array(rows, TOLD)
+
+
+def _row_of(entry: str | None) -> Row | None:
+    """A row of the journal. None: on another cluster anybody may write to a topic of its name."""
+    try:
+        found = json.loads(entry or "null")
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and "type" in found else None
 
 
 def _with_times(row: Row) -> Row:
