@@ -97,9 +97,11 @@ def test_a_query_that_ends_is_told_of(command: Command, monkeypatch: pytest.Monk
     waits = "import time; time.sleep(3600)"  # until it is killed: which of two ended first would be chance
     programs = {"query-1": fails, "query-2": waits}
     monkeypatch.setattr(members, "query_command", lambda name, *_: [sys.executable, "-c", programs[name]])
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     ended = command("demo", "--picture", str(tmp_path / "picture.png"))
     assert ended.status == 2
     assert ended.err == "equipoise: query-1 ended: equipoise: no luck\n"
+    assert not list(tmp_path.iterdir()), "data of which nobody was told"
 
 
 def test_without_java_one_sentence(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

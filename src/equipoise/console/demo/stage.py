@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -36,7 +37,9 @@ class Stage:
         self.members: dict[str, DemoMember] = {}
         self._colours = dict(zip(names, _COLOURS, strict=False))
         self._stack = stack
-        self.data = Path(tempfile.mkdtemp(prefix="equipoise-demo-"))  # it stays: the console shows it afterwards
+        self.data = Path(tempfile.mkdtemp(prefix="equipoise-demo-"))
+        self._is_told = False
+        stack.callback(self._tidy_up)
         settings = {"group.initial.rebalance.delay.ms": 0}
         self.broker = stack.enter_context(
             Broker(settings, topics={TOPIC: PARTITIONS, SHIPPED: SHIPPED_PARTITIONS}, data=self.data)
@@ -81,9 +84,15 @@ class Stage:
 
     def tell_console(self) -> None:
         """Prints how to look at the group in a browser: its history is in the data of the broker."""
+        self._is_told = True
         self.say("In a browser: who had which partition when, and why it changed:")
         self.say(f"  [bold]equipoise serve --data {escape(str(self.data))} --console[/bold]")
         self.say(f"  [bold]http://{LISTEN}/groups/{GROUP}[/bold]")
+
+    def _tidy_up(self) -> None:
+        """The broker's data stays for the console. Of a play that was ended early nobody knows the directory."""
+        if not self._is_told:
+            shutil.rmtree(self.data, ignore_errors=True)
 
     # -- waiting
 
