@@ -29,7 +29,7 @@ class OnceJob:
 
     def __init__(self, spark: Any, broker: Reachable, home: Path, name: str, **options: str) -> None:
         self.spark, self.broker, self.name = spark, broker, name
-        self.faults, self._checkpoint = home / "faults", str(home / "checkpoint")
+        self.faults, self.checkpoint = home / "faults", str(home / "checkpoint")
         self.faults.mkdir()
         self.written = 0
         self._options = {"group.id": self.group} | {name.replace("__", "."): value for name, value in options.items()}
@@ -66,7 +66,7 @@ class OnceJob:
             "kafka.bootstrap.servers": servers,
             "topic": self.output,
             "delivery": "exactly-once",
-            "checkpointLocation": self._checkpoint,
+            "checkpointLocation": self.checkpoint,
             "kafka.transactional.id": self.name,
             "queryName": str(self.faults),
         }

@@ -141,13 +141,15 @@ def test_a_plain_query_on_the_checkpoint_of_another_group(spark: Any, broker: Br
 
 def test_files_elsewhere_are_read_and_written_by_spark(spark: Any, tmp_path: Path) -> None:
     for files in (Local(), Remote(spark)):
-        directory = f"file://{tmp_path}/{type(files).__name__} ü"
+        name = f"{type(files).__name__} ü%20#?"
+        directory = f"file://{tmp_path}/{name}"
         assert files.names(directory) == []
         assert files.read(f"{directory}/a") is None
         files.write(f"{directory}/a", "one")
         files.write(f"{directory}/a", "two ü")
         assert files.read(f"{directory}/a") == "two ü"
-        assert [name for name in files.names(directory) if not name.startswith(".")] == ["a"]
+        assert [one for one in files.names(directory) if not one.startswith(".")] == ["a"]
+        assert (tmp_path / name / "a").exists()
 
 
 # -- without

@@ -240,6 +240,17 @@ def test_brokers_may_allow_short_transactions_only(spark: Any, tmp_path: Path) -
         job.check()
 
 
+@pytest.mark.parametrize("address", ["file:{}", "file://{}", "{}"])
+def test_a_checkpoint_may_have_any_name(spark: Any, broker: Broker, tmp_path: Path, address: str) -> None:
+    """The sink reads offsets there. For Spark, addresses of files are no URLs."""
+    job = OnceJob(spark, broker, tmp_path, "named")
+    job.checkpoint = address.format(tmp_path / "a%20b#c?d ü")
+    job.write(10)
+    job.run()
+    job.check()
+    assert (tmp_path / "a%20b#c?d ü" / "commits" / "0").exists()
+
+
 def test_rows_of_several_topics_need_a_topic_for_the_decision(spark: Any, broker: Broker) -> None:
     for topic in ("even", "odd"):
         create(broker.bootstrap_servers, topic, 2)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+
+from equipoise.spark.local_path import local_path
 
 
 def is_local(place: str) -> bool:
     """Whether Python can reach the path without Spark: it has no scheme, or file:."""
-    return "://" not in place or place.startswith("file:")
+    return local_path(place) is not None
 
 
 class Local:
@@ -40,7 +41,9 @@ class Local:
 
 
 def _path(place: str) -> Path:
-    return Path(unquote(urlsplit(place).path)) if place.startswith("file:") else Path(place)
+    found = local_path(place)
+    assert found is not None
+    return found
 
 
 class Remote:

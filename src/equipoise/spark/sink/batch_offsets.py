@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import unquote, urlparse
 
 from equipoise.client.transactions.group_metadata import ConsumerGroupMetadata
 from equipoise.member import OffsetAndMetadata
 from equipoise.member.partitions import NOTHING, Owned, TopicPartition
+from equipoise.spark.local_path import local_path
 from equipoise.spark.sink.options import SinkOptions
 from equipoise.spark.source.batch_claim import read_claim
 from equipoise.spark.source.offset_commits import commit_metadata
@@ -63,10 +62,10 @@ def _claimed(group_id: str, offset: SourceOffset) -> BatchOffsets:
 def _read(options: SinkOptions, batch: int) -> str:
     assert options.checkpoint is not None
     path = f"{options.checkpoint.rstrip('/')}/offsets/{batch}"
-    where = urlparse(path)
+    local = local_path(path)
     try:
-        if where.scheme in ("", "file"):
-            return Path(unquote(where.path) if where.scheme else path).read_text(encoding="utf-8")
+        if local is not None:
+            return local.read_text(encoding="utf-8")
         from pyarrow import fs
 
         files, inside = fs.FileSystem.from_uri(path)
