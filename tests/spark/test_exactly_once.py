@@ -259,6 +259,14 @@ def test_rows_of_several_topics_need_a_topic_for_the_decision(spark: Any, broker
     assert sorted(int(record.value or b"") for record in read(broker, "odd")) == list(range(1, 100, 2))
 
 
+def test_the_topic_for_the_decision_must_be_there(spark: Any) -> None:
+    with Broker({"auto.create.topics.enable": "false"}) as broker:
+        create(broker.bootstrap_servers, "even")
+        options = {"decision.topic": "nowhere", "kafka.max.block.ms": "3000"}
+        with pytest.raises(PySparkException, match="topic 'nowhere' does not exist"):
+            save(spark.range(1).selectExpr("'a' value"), broker, "even", delivery="exactly-once", **options)
+
+
 # -- the decision as text
 
 

@@ -134,10 +134,10 @@ def _planned(schema: StructType, options: Mapping[str, str]) -> SinkOptions:
             raise UsageError(f"there are {names.count(name)} columns {name}: keep one, and rename or drop the others")
         if name in names:
             _check_type(name, schema[name].dataType)
-    if parsed.topic is not None:
-        producer_of(parsed.producer).topic(parsed.topic)
-    elif "topic" not in names:
+    if parsed.topic is None and "topic" not in names:
         raise UsageError("no topic is given: set the option topic, or give a column topic")
+    for topic in filter(None, (parsed.topic, parsed.decision_topic)):
+        producer_of(parsed.producer).topic(topic)
     return parsed
 
 
