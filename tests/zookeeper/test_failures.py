@@ -307,6 +307,32 @@ def test_without_an_offset_reading_begins_at_the_end_and_that_is_committed(town:
     assert town.ledger.read().keys() == rows
 
 
+@both
+def test_an_offset_beyond_the_end_hides_no_records(town: Town, mode: str) -> None:
+    """The log has lost its end, or a broker without a disk was restarted: auto.offset.reset decides."""
+    town.create_topic("orders", 1)
+    town.zk.create(town.paths.offset(ORDERS_0), b"50", makepath=True)
+    rows = town.produce("orders", 1, 10)
+    one = town.join("c1", {"orders": 1}, mode=mode)
+    town.wait_read(rows)
+    one.consumer.commit_offsets()
+    assert town.offset("orders", 0) == 10
+
+
+def test_a_topic_that_is_created_anew_while_it_is_read(town: Town) -> None:
+    """Safe mode; as it was, the consumer itself would create the topic again."""
+    town.create_topic("orders", 1)
+    one = town.join("c1", {"orders": 1})
+    town.wait_read(town.produce("orders", 1, 10))
+    town.admin.delete_topic("orders")
+    town.wait_until("it is gone", lambda: not town.zk.exists("/brokers/topics/orders"))
+    town.create_topic("orders", 1)
+    again = town.produce("orders", 1, 5)
+    town.wait_until("its records are read", lambda: all(town.ledger.read()[row] == 2 for row in again))
+    one.consumer.commit_offsets()
+    assert town.offset("orders", 0) == 5
+
+
 # -- streams
 
 

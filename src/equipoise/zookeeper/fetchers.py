@@ -130,11 +130,13 @@ class ConsumerFetcherManager:
             self._note_positions(self._registry.values())
 
     def _note_positions(self, infos: Iterable[PartitionTopicInfo]) -> None:
-        """Where auto.offset.reset has decided and nothing was read yet, that is how far it has come."""
+        """Where auto.offset.reset has decided and nothing was read yet, that is how far it has come. Reading is behind
+        what was handed out only if the log has lost its end, or begins anew."""
         positions = {} if self._reader is None else self._reader.known_positions()
         for info in infos:
-            if info.consumed is None:
-                info.consumed = positions.get(info.partition)
+            at = positions.get(info.partition)
+            if at is not None and (info.consumed is None or at < info.consumed):
+                info.consumed = at
 
     def commit_to_kafka(self, offsets: Mapping[TopicPartition, int]) -> None:
         """As a consumer without a generation: the coordinator takes it as long as the group has no members there."""

@@ -66,9 +66,8 @@ class Stream:
         while self._chunks:
             info, records = self._chunks[0]
             for record in records:
-                if info.consumed is None or record.offset >= info.consumed:
-                    info.consumed = record.offset + 1
-                    return record
+                info.consumed = record.offset + 1  # also back: a log that begins anew has smaller offsets
+                return record
             self._chunks.popleft()
             self._changed.notify_all()
         return None
