@@ -319,6 +319,24 @@ def test_an_offset_beyond_the_end_hides_no_records(town: Town, mode: str) -> Non
     assert town.offset("orders", 0) == 10
 
 
+@both
+def test_a_negative_offset_is_none(town: Town, mode: str) -> None:
+    """As old tools wrote it: auto.offset.reset decides."""
+    town.create_topic("orders", 1)
+    town.zk.create(town.paths.offset(ORDERS_0), b"-1", makepath=True)
+    town.join("c1", {"orders": 1}, mode=mode)
+    town.wait_read(town.produce("orders", 1, 10))
+
+
+@both
+def test_an_offset_that_is_no_number_is_named(town: Town, mode: str) -> None:
+    town.create_topic("orders", 1)
+    town.zk.create(town.paths.offset(ORDERS_0), b"ten", makepath=True)
+    one = town.reader("c1", mode=mode, rebalance_max_retries=2, rebalance_backoff_ms=50)
+    with pytest.raises(ConsumerRebalanceFailedError, match=r"/consumers/billing/offsets/orders/0 .* is no offset"):
+        one.start({"orders": 1})
+
+
 def test_a_topic_that_is_created_anew_while_it_is_read(town: Town) -> None:
     """Safe mode; as it was, the consumer itself would create the topic again."""
     town.create_topic("orders", 1)

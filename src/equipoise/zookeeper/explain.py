@@ -102,7 +102,8 @@ def _owned(group: GroupNodes, context: AssignmentContext) -> Steps[list[OwnedPar
             if node is None:
                 continue  # given up while this reads
             offsets = yield from group.offsets([partition])
-            thread, is_member = node.data.decode(), consumer_of(node.data.decode()) in context.members
+            thread = node.data.decode(errors="replace")
+            is_member = consumer_of(thread) in context.members
             found.append(OwnedPartition(partition, thread, node.stat.created_ms, offsets.get(partition), is_member))
     return sorted(found)
 

@@ -18,6 +18,7 @@ from equipoise.zookeeper.protocol.layout import (
     blacklist,
     broker_address,
     broker_json,
+    stored_offset,
     topic_json,
     topic_replicas,
     whitelist,
@@ -97,6 +98,12 @@ def test_brokers() -> None:
     assert broker_address("0", other) == BrokerAddress("::1", 2)
 
 
+def test_a_broker_without_a_plaintext_listener_is_named() -> None:
+    data = b'{"version":4,"host":null,"port":-1,"endpoints":["SSL://a:9093"]}'
+    with pytest.raises(ProtocolError, match=r"the registration of broker 1 .* has no PLAINTEXT listener"):
+        broker_address("1", data)
+
+
 def test_topics() -> None:
     written = topic_json({10: [0], 2: [0]})
     assert written == b'{"version":1,"partitions":{"2":[0],"10":[0]}}'
@@ -107,6 +114,26 @@ def test_topics() -> None:
 def test_what_cannot_be_read_is_named(data: bytes) -> None:
     with pytest.raises(ProtocolError, match="the node of topic orders in ZooKeeper cannot be read"):
         topic_replicas("orders", data)
+
+
+@pytest.mark.parametrize("names", ["{}", '{"a":1,"b":1}'])
+def test_a_filter_that_is_not_one_is_named(names: str) -> None:
+    data = f'{{"version":1,"subscription":{names},"pattern":"white_list","timestamp":"7"}}'.encode()
+    with pytest.raises(ProtocolError, match="the registration of consumer c in ZooKeeper cannot be read"):
+        Registration.from_json("c", data)
+
+
+@pytest.mark.parametrize(
+    ("data", "offset"), [(b"0", 0), (b" 41\n", 41), (b"9223372036854775807", 2**63 - 1), (b"-1", None), (b"", None)]
+)
+def test_offsets(data: bytes, offset: int | None) -> None:
+    assert stored_offset("/offset", data) == offset
+
+
+@pytest.mark.parametrize("data", [b"x", b"\xff", b"1_0", b"9223372036854775808", b"1.5"])
+def test_an_offset_that_cannot_be_read_is_named(data: bytes) -> None:
+    with pytest.raises(ProtocolError, match="/offset in ZooKeeper is no offset"):
+        stored_offset("/offset", data)
 
 
 def test_a_consumer_id_is_group_host_time_and_chance() -> None:

@@ -139,7 +139,7 @@ class FaithfulPolicy(RebalancePolicy):
         if (yield from Create(path, thread.encode(), is_ephemeral=True)):
             return True
         (node,) = yield from GetData((path,))
-        return node is not None and node.data.decode() == thread
+        return node is not None and node.data == thread.encode()
 
     # -- offsets
 

@@ -14,6 +14,7 @@ from equipoise.zookeeper.protocol.layout import (
     GroupPaths,
     Registration,
     broker_address,
+    stored_offset,
     topic_path,
     topic_replicas,
 )
@@ -106,9 +107,9 @@ class GroupNodes:
         return found
 
     def owned_numbers(self, topic: str) -> Steps[list[int]]:
-        """The partitions of a topic that have an owner node."""
+        """The partitions of a topic that have an owner node. What is no number is no partition's."""
         numbers = yield from GetChildren(f"{self.paths.owners}/{topic}")
-        return [int(number) for number in numbers]
+        return [int(number) for number in numbers if number.isascii() and number.isdigit()]
 
     def owner_sessions(self, partitions: Iterable[TopicPartition]) -> Steps[dict[TopicPartition, int]]:
         """Of those that have an owner."""
@@ -120,9 +121,10 @@ class GroupNodes:
 
     def offsets(self, partitions: Sequence[TopicPartition]) -> Steps[dict[TopicPartition, int]]:
         """Those that are there."""
-        nodes = yield from GetData(tuple(map(self.paths.offset, partitions)))
-        found = zip(partitions, nodes, strict=True)
-        return {partition: int(node.data) for partition, node in found if node and node.data}
+        paths = tuple(map(self.paths.offset, partitions))
+        nodes = yield from GetData(paths)
+        found = [node and stored_offset(path, node.data) for path, node in zip(paths, nodes, strict=True)]
+        return {partition: at for partition, at in zip(partitions, found, strict=True) if at is not None}
 
     def set_offset(self, partition: TopicPartition, offset: int) -> Steps[None]:
         """Neither the owner nor the offset before is compared."""

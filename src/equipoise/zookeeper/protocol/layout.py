@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from equipoise.member.partitions import TopicPartition
+from equipoise.settings import LONG_MAX
 from equipoise.wire.errors import ProtocolError, UsageError
 from equipoise.zookeeper.protocol.assignment import Strategy
 
 BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 CONSUMERS = "/consumers"
+_OFFSET = re.compile(rb"\s*(-?[0-9]{1,30})?\s*")
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__rebalances"})
 
 T = TypeVar("T")
@@ -120,10 +122,13 @@ class Registration:
         """The reverse; it takes the registrations of old consumers too."""
 
         def build(document: Any) -> Registration:
-            named = document.get("strategy")
+            named, pattern = document.get("strategy"), document.get("pattern", "static")
+            subscription = {str(name): int(streams) for name, streams in document["subscription"].items()}
+            if pattern != "static" and len(subscription) != 1:
+                raise ValueError("a filter is one regular expression")
             return cls(
-                {str(name): int(streams) for name, streams in document["subscription"].items()},
-                document.get("pattern", "static"),
+                subscription,
+                pattern,
                 int(document.get("timestamp", 0)),
                 None if named is None else Strategy(named, document.get("form", "t-p")),
                 document.get("exclude_internal_topics"),
@@ -174,6 +179,8 @@ def broker_address(broker_id: str, data: bytes) -> BrokerAddress:
             if protocol == "PLAINTEXT":
                 host, _, port = address.rpartition(":")
                 return BrokerAddress(host.strip("[]"), int(port))
+        if not document["host"]:
+            raise ValueError("it has no PLAINTEXT listener")
         return BrokerAddress(document["host"], int(document["port"]))
 
     return _load(f"the registration of broker {broker_id}", data, build)
@@ -191,6 +198,18 @@ def topic_replicas(topic: str, data: bytes) -> dict[int, list[int]]:
         return {int(number): list(nodes) for number, nodes in document["partitions"].items()}
 
     return _load(f"the node of topic {topic}", data, build)
+
+
+# -- offsets
+
+
+def stored_offset(path: str, data: bytes) -> int | None:
+    """None: there is none, which an empty node and a negative number say too, as they always did."""
+    found = _OFFSET.fullmatch(data)
+    offset = -1 if found is None else int(found[1] or -1)
+    if found is None or offset > LONG_MAX:
+        raise ProtocolError(f"{path} in ZooKeeper is no offset: {data[:200]!r}; write a number there, or delete it")
+    return offset if offset >= 0 else None
 
 
 # -- JSON
