@@ -44,6 +44,7 @@ def test_the_example_shows_the_orphan_and_the_refusal() -> None:
         ({}, "zookeeper.connect is missing"),
         ({"zookeeper.connect": "x:1"}, "group.id=''"),
         ({"zookeeper.connect": "x:1", "group.id": "a b"}, "group.id='a b'"),
+        ({"zookeeper.connect": "x:1", "group.id": ".."}, "neither . nor .."),
         ({"zookeeper.connect": "x:1", "group.id": "a", "mode": "brave"}, "mode=brave: must be one of safe, faithful"),
         (
             {"zookeeper.connect": "x:1", "group.id": "a", "rebalance.backof.ms": 1},
@@ -68,6 +69,9 @@ def test_a_consumer_without_streams_says_what_to_do() -> None:
         consumer.owned()
     with pytest.raises(UsageError, match="one stream at least"):
         consumer.create_message_streams({"orders": 0})
+    for no_topic in ("", "..", "orders\n", "a/b", "wäsche"):
+        with pytest.raises(UsageError, match="is no name of a topic"):
+            consumer.create_message_streams({no_topic: 1})
     with pytest.raises(UsageError, match="one stream at least, not 0"):
         consumer.create_message_streams_by_filter(whitelist("orders"), 0)
     with pytest.raises(UsageError, match="no ZooKeeper server answers"):

@@ -15,7 +15,7 @@ from equipoise.wire.errors import UsageError
 from equipoise.zookeeper.protocol.assignment import Name, Strategy, TextForm
 
 DOCUMENT = "docs/zookeeper.md"
-_LEGAL_ID = re.compile(r"[a-zA-Z0-9._-]+")
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +68,10 @@ class ZooKeeperConsumerConfig:
         if not config.zookeeper_connect:
             raise UsageError("zookeeper.connect is missing: name the servers, for instance 127.0.0.1:2181")
         for name, value in (("group.id", config.group_id), ("consumer.id", config.consumer_id or "-")):
-            if not _LEGAL_ID.fullmatch(value):
-                raise UsageError(f"{name}={value!r}: must be letters, digits, dots, _ or -, one at least")
+            if not is_legal_name(value):
+                raise UsageError(
+                    f"{name}={value!r}: must be letters, digits, dots, _ or -, one at least, and neither . nor .."
+                )
         if config.roundrobin_equal_subscriptions and (
             config.is_safe or config.partition_assignment_strategy != "roundrobin"
         ):
@@ -118,6 +120,11 @@ class ZooKeeperConsumerConfig:
             "fetch.max.wait.ms": self.fetch_wait_max_ms,
             "allow.auto.create.topics": not self.is_safe,  # faithful: asking for a deleted topic creates it
         }
+
+
+def is_legal_name(name: str) -> bool:
+    """Whether Kafka takes it for a group or a topic, and ZooKeeper for a node."""
+    return _LEGAL_NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
 def rows() -> Rows:

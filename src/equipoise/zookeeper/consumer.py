@@ -14,7 +14,7 @@ from equipoise.closing import Closing
 from equipoise.member.partitions import TopicPartition
 from equipoise.settings import kafka_name
 from equipoise.wire.errors import UsageError
-from equipoise.zookeeper.config import ZooKeeperConsumerConfig
+from equipoise.zookeeper.config import ZooKeeperConsumerConfig, is_legal_name
 from equipoise.zookeeper.connector import ConsumerRebalanceListener, ZookeeperConsumerConnector
 from equipoise.zookeeper.protocol.layout import TopicFilter
 from equipoise.zookeeper.protocol.views import Gate
@@ -55,6 +55,9 @@ class ZooKeeperConsumer(Closing):
             raise UsageError(
                 "create_message_streams() takes topics with one stream at least, for instance {'orders': 1}"
             )
+        for topic in topics:
+            if not is_legal_name(topic):
+                raise UsageError(f"{topic!r} is no name of a topic: letters, digits, dots, _ or -, one at least")
         made = StaticTopics(topics, self._new_stream)
         self._start(made)
         return made.streams
