@@ -137,6 +137,26 @@ def test_a_missing_node_is_found_by_whoever_looks_for_orphans(town: Town) -> Non
     town.wait_settled(town.places("orders", 2), one)
 
 
+def test_a_group_that_is_deleted_while_it_is_read_comes_back(town: Town) -> None:
+    """All at once, so that the member can see nothing but a group that is not there."""
+    town.create_topic("orders", 2)
+    one = town.join("c1", {"orders": 1}, rebalance_max_retries=4, rebalance_backoff_ms=50)
+    town.wait_settled(town.places("orders", 2), one)
+    before = one.consumer.consumer_id
+    deletion = town.zk.transaction()
+    for path in _below(town, town.paths.root):
+        deletion.delete(path)
+    assert set(deletion.commit()) == {True}
+    town.wait_until("it has another id", lambda: one.consumer.consumer_id != before)
+    town.wait_settled(town.places("orders", 2), one)
+    town.wait_settled(town.places("orders", 2), one, town.join("c2", {"orders": 1}))
+
+
+def _below(town: Town, path: str) -> list[str]:
+    """Children first."""
+    return [below for child in town.children(path) for below in _below(town, f"{path}/{child}")] + [path]
+
+
 def test_a_session_lost_during_the_first_rebalance(town: Town) -> None:
     town.create_topic("orders", 2)
     town.zk.create(town.paths.owner(ORDERS_0), b"somebody-0", makepath=True)

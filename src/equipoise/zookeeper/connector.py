@@ -75,6 +75,7 @@ class ZookeeperConsumerConnector:
         self._changed = threading.Condition()
         self._pending: set[ConsumerEvent] = set()
         self._watches_brokers = False
+        self._watched_ids = 0  # ZooKeeper's number of the change that made the watched node above the members
         self._blocker, self._released = "", threading.Event()  # the owner node that is watched, and whether it is gone
         self._runner = KazooRunner(
             client, self._performers(), tries_for_ever=not config.is_safe, is_closing=self.is_closing
@@ -122,7 +123,7 @@ class ZookeeperConsumerConnector:
         self.run(self.policy.join())
         self._thread.name = f"{self.policy.consumer_id}_watcher_executor"
         self.client.add_listener(self.handle_state_changed)
-        self.client.ChildrenWatch(self.policy.group.paths.ids, _Later(self.rebalance_event_triggered))
+        self._watch_members()
         self.subscription.watch(self.client, self.handle_data_change, lambda: self.notify(ConsumerEvent.TOPICS))
         if not self.policy.gives_way_to_sessions:
             self._thread.start()
@@ -178,6 +179,7 @@ class ZookeeperConsumerConnector:
             actions.AwaitRelease: self._await_release,
             actions.IsPending: lambda action: action.event in self._pending,
             actions.Notify: lambda action: self.notify(action.event),
+            actions.WatchMembers: lambda _: self._watch_members(),
             actions.WatchBrokers: self._watch_brokers,
             actions.Log: lambda action: log.log(logging.WARNING if action.is_warning else logging.INFO, action.words),
         }
@@ -236,6 +238,14 @@ class ZookeeperConsumerConnector:
         except KazooException:
             released.set()  # the next attempt meets the same, and it is told
         return released
+
+    def _watch_members(self) -> None:
+        """Once for each life of the node above them: kazoo drops the watch without a word when that is deleted."""
+        path = self.policy.group.paths.ids
+        found = self.client.exists(path)
+        if found is not None and found.czxid != self._watched_ids:
+            self.client.ChildrenWatch(path, _Later(self.rebalance_event_triggered))
+            self._watched_ids = found.czxid
 
     def _watch_brokers(self, _action: actions.WatchBrokers) -> None:
         if not self._watches_brokers:

@@ -12,7 +12,7 @@ from equipoise.member.partitions import TopicPartition
 from equipoise.simulate.zookeeper.tree import Tree
 from equipoise.simulate.zookeeper.world import places
 from equipoise.zookeeper.config import ZooKeeperConsumerConfig
-from equipoise.zookeeper.protocol.actions import OpenGate
+from equipoise.zookeeper.protocol.actions import OpenGate, WatchMembers
 from equipoise.zookeeper.protocol.assignment import Strategy
 from equipoise.zookeeper.protocol.errors import InconsistentStrategyError, NotRegisteredError, ZooKeeperError
 from equipoise.zookeeper.protocol.faithful import FaithfulPolicy
@@ -140,7 +140,8 @@ def test_the_gate_stays_shut_if_the_connection_was_lost_again_since_the_look() -
     session = stat.new_session()
     stat.create(look.paths[0], b"", session)
     locked.steps.send((stat.get(look.paths[0]).stat,))  # type: ignore[union-attr]
-    opening = locked.steps.send(session)
+    assert isinstance(locked.steps.send(session), WatchMembers)
+    opening = locked.steps.send(None)
     assert isinstance(opening, OpenGate)
     safe.handle_state_changed("SUSPENDED")
     assert not safe.gate.open(opening.interruptions)

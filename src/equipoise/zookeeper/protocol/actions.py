@@ -149,6 +149,10 @@ class Notify(Action[None]):
     event: ConsumerEvent
 
 
+class WatchMembers(Action[None]):
+    """From now on the coming and going of members is REBALANCE, though the node above them may be a new one."""
+
+
 class WatchBrokers(Action[None]):
     """From now on the coming and going of brokers is REBALANCE."""
 

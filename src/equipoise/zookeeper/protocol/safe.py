@@ -135,17 +135,19 @@ class SafePolicy(RebalancePolicy):
         yield from Synchronized(self._handle_new_session(self.gate.interruptions))
 
     def _handle_new_session(self, interruptions: int) -> Steps[None]:
-        if (yield from self._holds_everything()):
-            yield from actions.OpenGate(interruptions)
+        holds_everything = yield from self._holds_everything()
+        if not holds_everything:
+            yield from self._reset_state()
+            yield from self.group.unregister(self.consumer_id)  # of this session it would be counted on
+            self.consumer_id = yield from self.new_consumer_id()
+            yield from self.register_consumer_in_zk()
+        yield from actions.WatchMembers()
+        yield from actions.OpenGate(interruptions)
+        if holds_everything:
             yield from actions.Notify(ConsumerEvent.TOPICS)  # whatever was left undone meanwhile
             yield from actions.Notify(ConsumerEvent.REBALANCE)
-            return
-        yield from self._reset_state()
-        yield from self.group.unregister(self.consumer_id)  # of this session it would be counted on
-        self.consumer_id = yield from self.new_consumer_id()
-        yield from self.register_consumer_in_zk()
-        yield from actions.OpenGate(interruptions)
-        yield from self.synced_rebalance()
+        else:
+            yield from self.synced_rebalance()
 
     def _holds_everything(self) -> Steps[bool]:
         """Whether this session has the consumer's node and all of its partitions."""
@@ -359,7 +361,7 @@ class SafePolicy(RebalancePolicy):
         """Without an owner for longer than any rebalance takes: told, and a rebalance tried."""
         context = yield from self.group.context(self.config.exclude_internal_topics, self._members)
         unowned = yield from self.group.unowned(context.partitions)
-        if unowned & self.topic_registry.keys():
+        if self.consumer_id not in context.members or unowned & self.topic_registry.keys():
             # Nodes of this consumer were deleted by hand: all that is held is looked at.
             yield from actions.Notify(ConsumerEvent.SESSION)
         now = yield from actions.Now()
