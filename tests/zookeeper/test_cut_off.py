@@ -264,7 +264,7 @@ def test_a_consumer_that_commits_nothing_by_itself_does_not_keep_looking_for_it(
 
 
 @both
-def test_a_closed_consumer_leaves_no_thread_behind(town: Town, mode: str) -> None:
+def test_a_closed_consumer_owns_nothing_and_leaves_no_thread_behind(town: Town, mode: str) -> None:
     town.create_topic("orders", 2)
     rows = town.produce("orders", 2, 10)
     before = set(threading.enumerate())
@@ -273,6 +273,7 @@ def test_a_closed_consumer_leaves_no_thread_behind(town: Town, mode: str) -> Non
     assert not set(threading.enumerate()) <= before
     town.leave(one)
     town.wait_until("its threads have ended", lambda: set(threading.enumerate()) <= before)
+    assert one.consumer.owned() == frozenset()
 
 
 def test_a_client_that_cannot_make_its_path_is_closed(

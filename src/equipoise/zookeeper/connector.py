@@ -266,6 +266,7 @@ class ZookeeperConsumerConnector:
             self.subscription.end()
             self._commit_at_the_end()
             self.client.stop()
+            self.policy.topic_registry = {}
             self.fetchers.close()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join()
