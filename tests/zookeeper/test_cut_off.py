@@ -21,7 +21,7 @@ from equipoise.zookeeper.protocol.actions import ConsumerEvent
 from equipoise.zookeeper.protocol.layout import BROKER_IDS
 from equipoise.zookeeper.session import open_client, session_id
 from tests.zookeeper.door import Door
-from tests.zookeeper.town import MODES, Reader, Town
+from tests.zookeeper.town import MODES, Reader, Town, connected
 
 both = pytest.mark.parametrize("mode", MODES)
 ORDERS_0 = TopicPartition("orders", 0)
@@ -289,6 +289,15 @@ def test_a_client_that_cannot_make_its_path_is_closed(
     with pytest.raises(ConnectionLoss):
         open_client(f"{zookeeper.connect}/path", 6_000)
     assert [client.connected for client in clients] == [False]
+
+
+def test_a_path_of_several_names_is_made(zookeeper: ZooKeeperServer) -> None:
+    root = uuid.uuid4().hex
+    with connected(f"{zookeeper.connect}/{root}/kafka/wäsche") as client:
+        client.create("/there", b"")
+        assert client.get_children("/") == ["there"]
+    with connected(zookeeper.connect) as client:
+        assert client.exists(f"/{root}/kafka/wäsche/there")
 
 
 def test_in_safe_mode_a_deleted_topic_is_given_up_though_kafka_takes_no_offsets_of_it(town: Town) -> None:

@@ -64,7 +64,7 @@ def open_client(hosts: str, session_timeout_ms: int, connection_timeout_ms: int 
                 "serve), or correct the address (zookeeper.connect, --zookeeper)"
             )
         if client.chroot:
-            client.ensure_path("/")
+            _make_chroot(client)
     except BaseException:
         client.stop()
         client.close()
@@ -72,6 +72,15 @@ def open_client(hosts: str, session_timeout_ms: int, connection_timeout_ms: int 
     attempts.is_open = True
     client.hosts *= -(-_ATTEMPTS // len(client.hosts))
     return client
+
+
+def _make_chroot(client: KazooClient) -> None:
+    """From the root: below its chroot kazoo makes the last node of it alone."""
+    chroot, client.chroot = client.chroot, ""
+    try:
+        client.ensure_path(chroot)
+    finally:
+        client.chroot = chroot
 
 
 def unique_name(now_ms: int) -> str:
