@@ -42,6 +42,14 @@ def test_the_command_serves_quietly_until_it_is_told_to_end(tmp_path: Path) -> N
         pass
 
 
+def test_nodes_are_kept_in_the_directory_that_was_named(tmp_path: Path) -> None:
+    """Whatever its name: the file of settings is one of Java's properties."""
+    data = tmp_path / "w\xe4sche \\u0041 \u65e5\u672c"
+    with ZooKeeperServer(data=data):
+        assert [path.name for path in data.iterdir()] == ["version-2"]
+    assert list(tmp_path.iterdir()) == [data]
+
+
 def test_a_server_whose_port_is_taken_says_so() -> None:
     server = ZooKeeperServer()
     with (

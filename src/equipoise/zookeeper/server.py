@@ -86,7 +86,8 @@ class ZooKeeperServer(ServerProcess):
         except OSError as error:
             raise UsageError(f"cannot use {self.data}: {error.strerror}; choose another directory") from None
         everything = {"dataDir": self.data, "clientPortAddress": HOST, "clientPort": self.port, **self.settings}
-        self._config.write_text("".join(f"{name}={value}\n" for name, value in everything.items()))
+        lines = [f"{name}={_escaped(str(value))}\n" for name, value in everything.items()]
+        self._config.write_text("".join(lines), encoding="ascii")
         self._quiet.write_text(_QUIET)
 
     @property
@@ -130,6 +131,13 @@ class ZooKeeperServer(ServerProcess):
     def is_leader(self) -> bool:
         """Whether the other servers of the ensemble follow it."""
         return "Mode: leader" in self.ask("srvr")
+
+
+def _escaped(value: str) -> str:
+    """As files of properties have it, in whatever language a path is."""
+    units = value.replace("\\", "\\\\").encode("utf-16-be", "surrogatepass")
+    numbers = [int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2)]
+    return "".join(chr(number) if 0x20 <= number < 0x7F else f"\\u{number:04x}" for number in numbers)
 
 
 class Ensemble:
