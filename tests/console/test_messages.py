@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import select
@@ -9,7 +10,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -136,8 +140,86 @@ def test_a_signal_ends_a_command_without_a_word(signum: signal.Signals, status: 
     assert (process.returncode, out, err.strip()) == (status, "", "")
 
 
+class _Referent:
+    """An object that a weak reference can refer to."""
+
+
+def _call_back(callback: Callable[[object], object]) -> None:
+    """As Python does when the object of a weak reference is gone."""
+    referent = _Referent()
+    reference = weakref.ref(referent, callback)
+    del referent
+    assert reference() is None
+
+
+def _wait_for_an_end(*callbacks: Callable[[object], object]) -> None:
+    with edge.at_a_terminal():
+        for one in callbacks:
+            _call_back(one)
+        time.sleep(PATIENCE_S)
+
+
+@pytest.mark.parametrize(("signum", "end"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+def test_a_signal_is_not_lost_in_a_callback_of_a_weak_reference(
+    signum: signal.Signals, end: type[BaseException], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Python drops the exception there. The signal that is sent again comes in such a callback as well."""
+    begun = time.monotonic()
+    with pytest.raises(end):
+        _wait_for_an_end(lambda _: signal.raise_signal(signum), lambda _: time.sleep(PATIENCE_S))
+    assert time.monotonic() - begun < PATIENCE_S
+    assert capfd.readouterr().err == ""
+
+
+def test_a_signal_is_not_lost_while_another_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    timer = threading.Timer
+
+    def interrupted(*_: object) -> threading.Timer:
+        monkeypatch.setattr(threading, "Timer", timer)
+        signal.raise_signal(signal.SIGTERM)
+        return timer(0, int)  # the first is lost
+
+    monkeypatch.setattr(threading, "Timer", interrupted)
+    begun = time.monotonic()
+    with pytest.raises(SystemExit):
+        _wait_for_an_end(lambda _: signal.raise_signal(signal.SIGTERM))
+    assert time.monotonic() - begun < PATIENCE_S
+
+
+def test_a_signal_in_the_middle_of_a_task_ends_the_loop_without_a_traceback(capfd: pytest.CaptureFixture[str]) -> None:
+    cleaned_up = []
+
+    async def interrupted() -> None:
+        signal.raise_signal(signal.SIGTERM)
+        await asyncio.sleep(PATIENCE_S)
+
+    async def main() -> None:
+        task = asyncio.create_task(interrupted())
+        try:
+            await asyncio.sleep(PATIENCE_S)
+        finally:
+            cleaned_up.append(task.cancel())
+
+    with edge.at_a_terminal():
+        handler = signal.getsignal(signal.SIGTERM)
+        with pytest.raises(SystemExit) as end:
+            edge.run_loop(main())
+        assert signal.getsignal(signal.SIGTERM) is handler
+    gc.collect()  # tasks say then what nobody has asked them
+    assert (end.value.code, cleaned_up, capfd.readouterr().err) == (edge.TERMINATED, [True], "")
+
+
+def test_other_exceptions_that_python_drops_are_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    with edge.at_a_terminal():
+        _call_back(lambda _: [][0])
+    assert "IndexError" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize("arguments", [["groups", "watch", "--all"], ["consume", "orders"]])
-def test_ctrl_c_ends_what_would_go_on_for_ever(broker: Any, arguments: list[str]) -> None:
+def test_a_signal_ends_what_would_go_on_for_ever(
+    broker: Any, arguments: list[str], signum: signal.Signals, status: int
+) -> None:
     with Admin(broker.bootstrap_servers) as admin:
         admin.create_topic("orders", 1)
         admin.commit_offsets("g", {TopicPartition("orders", 0): 0})
@@ -151,9 +233,9 @@ def test_ctrl_c_ends_what_would_go_on_for_ever(broker: Any, arguments: list[str]
             while not select.select([process.stdout], [], [], 0.1)[0]:  # until it prints
                 producer.send("orders", b"x").result(PATIENCE_S)
                 assert time.monotonic() < deadline
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signum)
         _, err = process.communicate(timeout=PATIENCE_S)
-    assert (process.returncode, err.strip()) == (130, "")
+    assert (process.returncode, err.strip()) == (status, "")
 
 
 def _heed_ctrl_c() -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import NoReturn, TextIO
+from typing import Any, NoReturn, TextIO, TypeVar
 
 import click
 
@@ -32,6 +34,7 @@ _EXTRAS = {
     "starlette": "console",
     "uvicorn": "console",
 }
+Answer = TypeVar("Answer")
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
 
@@ -127,10 +130,12 @@ def at_a_terminal() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():  # signals are the main thread's
         yield
         return
-    before = signal.signal(signal.SIGTERM, _terminate)
+    before, hook = signal.signal(signal.SIGTERM, _terminate), sys.unraisablehook
+    sys.unraisablehook = _signal_again
     try:
         yield
     finally:
+        sys.unraisablehook = hook
         signal.signal(signal.SIGTERM, before)
 
 
@@ -145,5 +150,65 @@ def _any_letter(stream: TextIO | None) -> TextIO:
     return stream
 
 
-def _terminate(_signum: int, _frame: FrameType | None) -> None:
-    sys.exit(TERMINATED)
+def _terminate(signum: int, frame: FrameType | None) -> None:
+    if _is_in_hook(frame):  # an exception would be dropped there
+        _signal_soon(signum)
+    else:
+        sys.exit(TERMINATED)
+
+
+def run_loop(main: Coroutine[Any, Any, Answer]) -> Answer:
+    """Runs it on a loop of its own. SIGTERM cancels it, as Ctrl-C does. An exception from a handler would stop the loop
+    in the middle of its work, and Python would print the traceback of a task that nobody waits for."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        return asyncio.run(_until_terminated(main))
+    except asyncio.CancelledError:
+        sys.exit(TERMINATED)
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)  # a loop that is closed leaves the system's
+
+
+async def _until_terminated(main: Coroutine[Any, Any, Answer]) -> Answer:
+    task = asyncio.current_task()
+    assert task is not None
+    if threading.current_thread() is threading.main_thread():
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await main
+
+
+# -- signals that Python loses
+
+
+_AGAIN_S = 0.01
+_SIGNALS: dict[type[BaseException], int] = {SystemExit: signal.SIGTERM, KeyboardInterrupt: signal.SIGINT}
+
+
+def _signal_again(lost: sys.UnraisableHookArgs) -> None:
+    """A signal may come while Python runs a callback of a weak reference or a `__del__`. Python drops the exception
+    that ends the command, and the command would go on. The signal is therefore sent again, a moment later."""
+    if lost.exc_type in _SIGNALS and threading.current_thread() is threading.main_thread():
+        _signal_soon(_SIGNALS[lost.exc_type])
+    else:
+        sys.__unraisablehook__(lost)
+
+
+def _signal_soon(signum: int) -> None:
+    main = threading.main_thread().ident
+    assert main is not None
+    again = threading.Timer(_AGAIN_S, _signal, (main, signum))
+    again.daemon = True
+    again.start()
+
+
+def _signal(main: int, signum: int) -> None:
+    while _is_in_hook(sys._current_frames().get(main)):  # on a busy machine
+        time.sleep(_AGAIN_S)
+    signal.pthread_kill(main, signum)
+
+
+def _is_in_hook(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code is not _signal_again.__code__:
+        frame = frame.f_back
+    return frame is not None

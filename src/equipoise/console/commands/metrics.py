@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
 import socket
-import sys
 from contextlib import suppress
 from pathlib import Path
 
 import click
 
-from equipoise.console.edge import TERMINATED, missing_package
+from equipoise.console.edge import missing_package, run_loop
 from equipoise.console.options import PATH, ClusterOptions, Duration, timed_cluster_options
 from equipoise.http_server import bind, start_server
 from equipoise.metrics_server import Pages, check_address
@@ -47,10 +44,7 @@ def metrics(
     token = None if token_file is None else _token(token_file)
     listener = bind(check_address(listen, token))
     with listener, suppress(KeyboardInterrupt):  # to end it is no error
-        try:
-            asyncio.run(_serve(cluster, listener, Choice(patterns, per_partition), interval / 1000, token=token))
-        except asyncio.CancelledError:
-            sys.exit(TERMINATED)
+        run_loop(_serve(cluster, listener, Choice(patterns, per_partition), interval / 1000, token=token))
 
 
 def _token(file: Path) -> str:
@@ -58,14 +52,6 @@ def _token(file: Path) -> str:
     if not token:
         raise UsageError(f"--token-file {file}: the file is empty")
     return token
-
-
-def _end_quietly() -> None:
-    """SIGTERM ends this task, and with it all that it has opened. An exception from a handler of signals would stop
-    the loop in the middle of its work."""
-    serving = asyncio.current_task()
-    assert serving is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
 
 
 async def _serve(
@@ -76,7 +62,6 @@ async def _serve(
     from equipoise.console.metrics import Choice, GroupCollector, lateness, registry_of
 
     assert isinstance(choice, Choice)
-    _end_quietly()
     async with watching(cluster.access(), Watched(since=wall_time(), sizes=True)) as watcher:
         await watcher.begin()
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from equipoise.console.edge import run_loop
 from equipoise.console.options import ClusterOptions
 from equipoise.views.advice import Advice, advise
 from equipoise.views.entries import Entry
@@ -45,7 +45,7 @@ def look(
             found = await watcher.look()
             return Look(found, {one.group_id: watcher.store.entries(one.group_id) for one in found.groups})
 
-    return asyncio.run(once())
+    return run_loop(once())
 
 
 def look_at(

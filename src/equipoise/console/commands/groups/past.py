@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import click
 
 from equipoise.console import words
 from equipoise.console.commands.groups.looking import look_at
 from equipoise.console.commands.groups.waiting import held_up
 from equipoise.console.commands.groups.watch import print_changes
+from equipoise.console.edge import run_loop
 from equipoise.console.options import ClusterOptions, parse_time
 from equipoise.console.output import SOURCES, Output, output_options, print_json
 from equipoise.views.advice import Advice
@@ -36,7 +35,7 @@ def history(name: str, since: str, follow: bool, cluster: ClusterOptions, out: O
     if not out.json:
         _print_history(group, found.advice(name), out)
     if follow:
-        asyncio.run(print_changes(cluster, [name], out, back_ms=back))
+        run_loop(print_changes(cluster, [name], out, back_ms=back))
 
 
 def _print_history(group: GroupView, advice: list[Advice], out: Output) -> None:

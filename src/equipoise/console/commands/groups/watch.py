@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ import click
 
 from equipoise.console import words
 from equipoise.console.commands.groups.looking import check_exists
+from equipoise.console.edge import run_loop
 from equipoise.console.options import ClusterOptions, Duration
 from equipoise.console.output import SOURCES, UNKNOWN, Output, age, number, output_options, print_event
 from equipoise.views.model import GroupView, Ms, RebalanceView
@@ -40,9 +40,9 @@ def watch(name: str | None, every: bool, interval: int, cluster: ClusterOptions,
         raise UsageError("say what to watch: a GROUP, or --all")
     names = None if name is None else [name]
     if sys.stdout.isatty() and not out.json:
-        asyncio.run(_show(cluster, names, out, interval / 1000))
+        run_loop(_show(cluster, names, out, interval / 1000))
     else:
-        asyncio.run(print_changes(cluster, names, out, interval=interval / 1000))
+        run_loop(print_changes(cluster, names, out, interval=interval / 1000))
 
 
 async def print_changes(
