@@ -54,8 +54,9 @@ def _object(kind: Any) -> Schema:
     return _of_rows(rows)
 
 
-def _of_rows(rows: dict[str, Schema]) -> Schema:
-    return {"type": "object", "properties": rows, "required": sorted(rows), "additionalProperties": False}
+def _of_rows(rows: dict[str, Schema], optional: dict[str, Schema] | None = None) -> Schema:
+    properties = rows | (optional or {})
+    return {"type": "object", "properties": properties, "required": sorted(rows), "additionalProperties": False}
 
 
 def _list(rows: Schema) -> Schema:
@@ -160,11 +161,12 @@ def _events() -> Schema:
     """Lines of `groups watch`, `groups history --follow` and `consume`: an object each, of one of these types."""
     state = {"group_id": _TEXT, "state": _ANY_TEXT, "members": _NUMBER}
     header: Schema = {"type": "array", "prefixItems": [_TEXT, _ANY_TEXT]}
-    record: Schema = {"topic": _TEXT, "partition": _NUMBER, "offset": _NUMBER, "timestamp": _TIME, "key": _ANY_TEXT}
-    record |= {"value": _ANY_TEXT, "headers": _list(header)}
+    record: Schema = {"topic": _TEXT, "partition": _NUMBER, "offset": _NUMBER, "key": _ANY_TEXT}
+    record |= {"timestamp": {"anyOf": [_TIME, _NUMBER, _NULL]}, "value": _ANY_TEXT, "headers": _list(header)}
+    base64 = {"key_base64": _TEXT, "value_base64": _TEXT, "headers_base64": _list(header)}
     rebalance = _object(RebalanceView)["properties"] | {"words": _WORDS}
-    rows = {"state": state, "record": record, "rebalance": rebalance}
-    return {"anyOf": [_of_rows({"type": {"const": name}, **one}) for name, one in rows.items()]}
+    rows = {"state": (state, {}), "record": (record, base64), "rebalance": (rebalance, {})}
+    return {"anyOf": [_of_rows({"type": {"const": name}, **one}, more) for name, (one, more) in rows.items()]}
 
 
 def check(value: Any, schema: Schema, path: str = "$") -> None:
@@ -185,7 +187,7 @@ def check(value: Any, schema: Schema, path: str = "$") -> None:
                 for name, one in value.items():
                     check(one, schema["additionalProperties"], f"{path}.{name}")
                 return
-            assert sorted(value) == schema["required"], f"{path}: {sorted(value)}"
+            assert set(schema["required"]) <= set(value) <= set(schema["properties"]), f"{path}: {sorted(value)}"
             for name, one in value.items():
                 check(one, schema["properties"][name], f"{path}.{name}")
         case "array":

@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import json
 import sys
+from typing import Any
 
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.client import Admin, Producer, TopicPartition
+from equipoise.client import Admin, Consumer, ConsumerRecord, Producer, TopicPartition
 from tests.commands import Command, Ended
+from tests.console.schemas import all_schemas, check
 
 
 class _Stdin:
@@ -83,6 +85,56 @@ def test_what_consume_prints_can_be_produced_again(send: Command, call: Command,
     )  # fmt: skip
 
 
+_ODD_RECORDS: list[dict[str, Any]] = [
+    {"value": None, "key": None},
+    {"value": b"", "key": b""},
+    {"value": b"\xff\x00\\xff", "key": b"\xc3"},
+    {"value": b"x", "headers": [("a", b"\xff"), ("a", None), ("", b""), ("\u202eé", b"text")]},
+    {"value": "\\xff \ud7ff\U0001f600\x00\x1b\u2028\n\r".encode()},
+    {"value": b"x", "timestamp": -1},
+    {"value": b"x", "timestamp": 1_700_000_000_123_456},  # microseconds
+    {"value": b"x", "timestamp": (1 << 63) - 1},
+    {"value": b"x", "timestamp": 0},
+]
+
+
+@pytest.mark.parametrize("given", _ODD_RECORDS)
+def test_every_record_can_be_produced_again(
+    send: Command, call: Command, broker: Broker, given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.set_configs("orders", {"message.timestamp.after.max.ms": str((1 << 63) - 1)})
+    with monkeypatch.context() as other_client:  # ours would refuse the time
+        other_client.setattr("equipoise.client.producer.engine._milliseconds", int)
+        with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+            producer.send("orders", partition=1, **given)
+    printed = call("consume", "orders", "--exit", "--json").out
+    check(json.loads(printed), all_schemas()["events"])
+    assert send(printed, "--input", "json") == Ended(0, "", "produced 1 record to orders\n")
+    place = TopicPartition("orders", 1)
+    with Consumer({"bootstrap.servers": broker.bootstrap_servers, "auto.offset.reset": "earliest"}) as consumer:
+        consumer.assign([place])
+        found: list[ConsumerRecord] = []
+        while len(found) < 2:
+            found += consumer.poll(1)
+    one, again = found
+    assert (again.key, again.value, again.headers) == (one.key, one.value, one.headers)
+    if one.timestamp < 0:
+        assert json.loads(printed)["timestamp"] is None
+    else:
+        assert again.timestamp == one.timestamp
+
+
+def test_bytes_are_written_in_base64(send: Command, call: Command) -> None:
+    """They count before the name without."""
+    row = {"value": "?", "value_base64": "/w==", "key_base64": None, "key": "k", "headers_base64": {"a": "/w=="}}
+    assert send(json.dumps(row), "--input", "json").status == 0
+    shown = json.loads(call("consume", "orders", "--exit", "--json").out)
+    assert (shown["value"], shown["key"], shown["headers"]) == ("\\xff", "k", [["a", "\\xff"]])
+    assert (shown["value_base64"], shown["headers_base64"]) == ("/w==", [["a", "/w=="]])
+    assert "key_base64" not in shown
+
+
 @pytest.mark.parametrize(
     ("line", "told"),
     [
@@ -102,6 +154,11 @@ def test_what_consume_prints_can_be_produced_again(send: Command, call: Command,
         ('{"timestamp": "soon"}', 'has timestamp "soon"; write'),
         ('{"timestamp": "0001-01-01"}', 'has timestamp "0001-01-01"; write'),
         ('{"timestamp": 9223372036854775808}', "has timestamp 9223372036854775808; write"),
+        ('{"value_base64": "a"}', 'has value_base64 "a"; write bytes in base64'),
+        ('{"key_base64": 5}', "has key_base64 5; write bytes in base64"),
+        ('{"headers_base64": [["a", "é"]]}', "has headers_base64 "),
+        ('{"headers_base64": "YQ=="}', 'has headers_base64 "YQ=="; write {"name": "value"}, or'),
+        ('{"partition_base64": ""}', "has the unknown name 'partition_base64'"),
         ('{"key": "\\ud800"}', 'has key "\\ud800"; write text without half a surrogate pair'),
         ('{"headers": {"\\ud800": ""}}', 'has headers "\\ud800"; write text'),
     ],

@@ -32,6 +32,8 @@ from equipoise.views.model import (
     Source,
     TopicView,
 )
+from equipoise.views.records import shown
+from equipoise.watching.topic_details import RecordView, TopicDetails
 from equipoise.wire.errors import ErrorCode
 from tests.console.schemas import all_schemas, check
 from tests.web.asgi import Answer, ask, streaming
@@ -324,6 +326,19 @@ def test_topics_have_replicas_sizes_and_groups() -> None:
     assert "1 no leader 1, 2 1 0 7" in one
     assert "No group reads it." in text(get(live, "/topics/unread"))
     assert get(live, "/topics?part=list").text.startswith("<div")
+
+
+def test_a_record_may_have_any_time() -> None:
+    """Or none: producers choose it."""
+    live = one_group()
+    times = (-1, 1_700_000_000_123, 1_700_000_000_123_456)
+    records = tuple(RecordView(0, at, Ms(at), shown(None), shown(b"x")) for at in times)
+    live.topic_details = lambda _: TopicDetails({}, records)
+    found = get(live, "/topics/orders")
+    assert found.status == 200
+    assert "0 -1 – null" in text(found)
+    assert "0 1,700,000,000,123 2023-11-14T22:13:20.123Z null" in text(found)
+    assert "0 1,700,000,000,123,456 1700000000123456 null" in text(found)
 
 
 def test_the_cluster_says_what_its_source_cannot_tell() -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from base64 import b64decode
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, NamedTuple, TypeGuard
 
 from equipoise.wire.errors import UsageError
 
-_NAMES = ("value", "key", "headers", "partition", "timestamp")
+BASE64 = "_base64"  # behind a name: its bytes, which are no text
+_BYTES = ("value", "key", "headers")
+_NAMES = (*_BYTES, "partition", "timestamp")
 _IGNORED = ("type", "topic", "offset")  # `consume --json` prints them: where the record was, not where it goes
 _HEADERS = '{"name": "value"}, or ["name", "value"] for each in a list'
 _TIME = "milliseconds since 1970, or a time (2026-01-31T08:00:00Z)"
@@ -62,14 +65,14 @@ def _object(line: bytes) -> dict[str, Any]:
 
 def _row(count: int, found: Mapping[str, Any]) -> InputRow:
     for name in found:
-        if name not in _NAMES and name not in _IGNORED:
+        if name not in (*_NAMES, *_IGNORED) and name.removesuffix(BASE64) not in _BYTES:
             raise UsageError(f"has the unknown name {name!r}; {_advice(name)}")
     return InputRow(
         count,
-        _bytes("value", found.get("value")),
-        _bytes("key", found.get("key")),
+        _bytes_of(found, "value"),
+        _bytes_of(found, "key"),
         _partition(found.get("partition")),
-        _headers(found.get("headers")),
+        _headers_of(found),
         _timestamp(found.get("timestamp")),
     )
 
@@ -77,6 +80,18 @@ def _row(count: int, found: Mapping[str, Any]) -> InputRow:
 def _advice(name: str) -> str:
     near = get_close_matches(name, _NAMES, n=1)
     return f"did you mean {near[0]!r}?" if near else f"write {', '.join(_NAMES)}"
+
+
+def _bytes_of(found: Mapping[str, Any], name: str) -> bytes | None:
+    coded = found.get(name + BASE64)
+    return _bytes(name, found.get(name)) if coded is None else _of_base64(name + BASE64, coded)
+
+
+def _of_base64(name: str, value: object) -> bytes | None:
+    try:
+        return None if value is None else b64decode(value, validate=True)  # type: ignore[arg-type]  # checked here
+    except (TypeError, ValueError):
+        raise _wrong(name, value, "bytes in base64") from None
 
 
 def _bytes(name: str, value: object) -> bytes | None:
@@ -105,16 +120,23 @@ def _partition(value: object) -> int | None:
     return value
 
 
-def _headers(value: object) -> Pairs:
+def _headers_of(found: Mapping[str, Any]) -> Pairs:
+    coded = found.get("headers" + BASE64)
+    if coded is None:
+        return _headers("headers", found.get("headers"), _bytes)
+    return _headers("headers" + BASE64, coded, _of_base64)
+
+
+def _headers(option: str, value: object, decoded: Callable[[str, object], bytes | None]) -> Pairs:
     """An object, or pairs: a record can have several headers of one name."""
     if value is None:
         return ()
     pairs = list(value.items()) if isinstance(value, dict) else value
     if not isinstance(pairs, list) or not all(_is_pair(one) for one in pairs):
-        raise _wrong("headers", value, _HEADERS)
+        raise _wrong(option, value, _HEADERS)
     for name, _ in pairs:
-        _check_text("headers", name)
-    return tuple((name, _bytes("headers", content)) for name, content in pairs)
+        _check_text(option, name)
+    return tuple((name, decoded(option, content)) for name, content in pairs)
 
 
 def _is_pair(one: object) -> bool:

@@ -17,6 +17,7 @@ from equipoise.coordinator.reasons import Cause
 from equipoise.views.model import Guess, Ms, RebalanceView
 
 _TIMES = ("Ms", "Ms | None")
+_LAST_MS = 253_402_300_799_999  # of the year 9999
 
 
 def plain(value: Any) -> Any:
@@ -37,6 +38,13 @@ def plain(value: Any) -> Any:
 def iso(at: Ms) -> str:
     """A time with milliseconds, in UTC."""
     return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def time_of_record(at: Ms) -> str | Ms | None:
+    """Producers choose it. None: there is none (-1). What no calendar has, such as microseconds, stays a number."""
+    if at < 0:
+        return None
+    return iso(at) if at <= _LAST_MS else at
 
 
 def _fields(view: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import sys
@@ -12,9 +13,10 @@ import click
 
 from equipoise.client import Admin, Consumer, ConsumerRecord, TopicPartition
 from equipoise.client.consumer.config import EARLIEST, LATEST
+from equipoise.console.input_rows import BASE64
 from equipoise.console.options import ClusterOptions, Whole, parse_time, timed_cluster_options
 from equipoise.views.model import Ms
-from equipoise.views.plain import iso
+from equipoise.views.plain import time_of_record
 from equipoise.watching.watcher import wall_time
 from equipoise.wire.errors import KafkaError, UsageError
 from equipoise.wire.text import printable
@@ -201,17 +203,34 @@ def _formatted(form: str, record: ConsumerRecord, shown: Callable[[bytes | None]
 
 
 def _plain(record: ConsumerRecord) -> dict[str, object]:
-    """An object of the stream. Bytes that are no text are written with escapes."""
-    return {
+    """An object of the stream. Bytes that are no text are written with escapes for people, and in base64."""
+    row: dict[str, object] = {
         "type": "record",
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
-        "timestamp": iso(Ms(record.timestamp)),
+        "timestamp": time_of_record(Ms(record.timestamp)),
         "key": _text(record.key),
         "value": _text(record.value),
         "headers": [[name, _text(value)] for name, value in record.headers],
     }
+    for name, value in (("key", record.key), ("value", record.value)):
+        if not _is_text(value):
+            row[name + BASE64] = _base64(value)
+    if not all(_is_text(value) for _, value in record.headers):
+        row["headers" + BASE64] = [[name, _base64(value)] for name, value in record.headers]
+    return row
+
+
+def _is_text(value: bytes | None) -> bool:
+    try:
+        return value is None or value.decode() is not None
+    except UnicodeDecodeError:
+        return False
+
+
+def _base64(value: bytes | None) -> str | None:
+    return None if value is None else base64.b64encode(value).decode()
 
 
 def _text(value: bytes | None) -> str | None:

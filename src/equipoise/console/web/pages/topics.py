@@ -14,7 +14,7 @@ from equipoise.console.web.owners import Owners
 from equipoise.console.web.pages.layout import Node, first_rows, head, name, number, table
 from equipoise.console.web.timeline import group_address
 from equipoise.views.model import ClusterView, GroupView, PartitionLag, Problem, ReplicatedPartition, TopicView
-from equipoise.views.plain import iso
+from equipoise.views.plain import time_of_record
 from equipoise.views.records import LONGEST, Shown
 from equipoise.watching.topic_details import RecordView, TopicDetails
 
@@ -189,10 +189,11 @@ def _records(found: Sequence[RecordView] | Problem | None) -> Node:
 
 
 def _record(one: RecordView) -> Node:
+    at = time_of_record(one.at)
     return h.tr[
         number(one.partition),
         number(one.offset),
-        h.td(".optional")[iso(one.at)],
+        h.td(".optional")["–" if at is None else str(at)],
         h.td(".payload")[_payload(one.key)],
         h.td(".payload")[_payload(one.value)],
     ]
