@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.client import Admin, TopicPartition
+from equipoise.client import Admin, Producer, TopicPartition
 from equipoise.client.net.errors import KafkaConnectionError
 from equipoise.coordinator.reasons import Cause, Trigger
 from equipoise.server_process import free_port
@@ -145,6 +145,17 @@ def test_groups_at_different_places_of_a_partition_have_an_age_each(broker: Brok
     ages = [one.lag.behind_ms for one in look(broker).groups]
     assert len(ages) == 5
     assert all(age is not None for age in ages)
+
+
+def test_a_record_without_a_time_has_no_age(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as other_client:  # ours would refuse the time
+        other_client.setattr("equipoise.client.producer.engine._milliseconds", int)
+        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            producer.send(topic, b"x", partition=0, timestamp=-1)
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.commit_offsets("billing", {TopicPartition(topic, 0): 0})
+    (group,) = look(broker).groups
+    assert (group.lag.lag, group.lag.behind_ms) == (1, None)
 
 
 def test_a_rebalance_is_heard_of_at_once(broker: Broker, join: Join) -> None:

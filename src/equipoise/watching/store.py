@@ -221,9 +221,9 @@ class Store:
         self._sizes = {self._shared(place): size for place, size in found.items()}
 
     def take_ages(self, group_id: str, found: Mapping[TopicPartition, Ms], now: Ms) -> None:
-        """The times of the oldest records that a group has not read."""
+        """The times of the oldest records that a group has not read. A record without a time (-1) has no age."""
         group = self._group(group_id)
-        group.behind = {partition: Behind(max(0, now - at)) for partition, at in found.items()}
+        group.behind = {partition: Behind(max(0, now - at)) for partition, at in found.items() if at >= 0}
 
     def _note_lag(self, group: _Group, at: Ms) -> None:
         lag, is_known = 0, False
