@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -185,6 +186,70 @@ def test_a_group_reads_on_where_it_was(send: Command, call: Command, broker: Bro
     assert call("consume", "orders", "--group", "billing", "--from", "begin", "--exit").out == "one\ntwo\nthree\n"
     with Admin(broker.bootstrap_servers) as admin:
         assert admin.committed("billing")[TopicPartition("orders", 0)].offset == 3
+
+
+def _committed(broker: Broker, group_id: str) -> int:
+    with Admin(broker.bootstrap_servers) as admin:
+        return admin.committed(group_id)[TopicPartition("orders", 0)].offset
+
+
+def test_a_group_has_not_read_what_is_behind_the_count(send: Command, call: Command, broker: Broker) -> None:
+    send("one\ntwo\nthree\n", "--partition", "0")
+    for number, line in enumerate(("one", "two", "three"), 1):
+        ended = call("consume", "orders", "--group", "billing", "--from", "stored", "--count", "1")
+        assert (ended.out, _committed(broker, "billing")) == (f"{line}\n", number)
+
+
+def test_a_group_has_not_read_what_came_after_the_command_began(
+    send: Command, call: Command, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_late(*_: object) -> None:
+        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            producer.send("orders", b"late", partition=0)
+
+    send("one\ntwo\n", "--partition", "0")
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr("equipoise.console.commands.consume._begin_group", too_late)
+        ended = call("consume", "orders", "--group", "billing", "--exit")
+    assert (ended.out, _committed(broker, "billing")) == ("one\ntwo\n", 2)
+    assert call("consume", "orders", "--group", "billing", "--exit").out == "late\n"
+
+
+def test_a_group_reads_up_to_a_time(call: Command, broker: Broker) -> None:
+    """It has one offset: a record behind the first that is left out waits for the next command."""
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for value, at in ((b"old", 1_700_000_000_000), (b"new", 1_700_000_060_000), (b"late", 1_700_000_000_001)):
+            producer.send("orders", value, partition=0, timestamp=at)
+    until = "--exit", "--until", "2023-11-14T22:14:00Z"
+    assert call("consume", "orders", *until).out == "old\nlate\n"
+    assert call("consume", "orders", "--group", "billing", *until).out == "old\n"
+    assert _committed(broker, "billing") == 1
+    assert call("consume", "orders", "--group", "billing", "--exit").out == "new\nlate\n"
+
+
+@pytest.mark.parametrize(("error", "status"), [(KeyboardInterrupt, 130), (BrokenPipeError, 2), (SystemExit, 0)])
+def test_a_group_has_not_read_what_could_not_be_printed(
+    send: Command,
+    call: Command,
+    broker: Broker,
+    monkeypatch: pytest.MonkeyPatch,
+    error: type[BaseException],
+    status: int,
+) -> None:
+    def renderer(_: str) -> Callable[[ConsumerRecord], bytes]:
+        def render(record: ConsumerRecord) -> bytes:
+            if record.value == b"five":
+                raise error
+            return b""
+
+        return render
+
+    send("one\ntwo\nthree\n", "--partition", "0")
+    assert call("consume", "orders", "--group", "billing", "--exit").status == 0
+    send("four\nfive\nsix\n", "--partition", "0")
+    monkeypatch.setattr("equipoise.console.commands.consume._renderer", renderer)
+    assert call("consume", "orders", "--group", "billing", "--exit").status == status
+    assert _committed(broker, "billing") == 3
 
 
 def test_at_a_terminal_a_record_cannot_move_the_cursor(

@@ -87,7 +87,8 @@ def consume(
         else:
             _begin_group(cluster, group, starts)
             consumer.subscribe(list(topics))
-        _print_records(consumer, _renderer("json" if as_json else form), Until(ends, stop, count))
+        render = _renderer("json" if as_json else form)
+        _Printer(consumer, render, Until(ends, stop, count), is_member=group is not None).run()
 
 
 def _begin_group(cluster: ClusterOptions, group: str, starts: Mapping[TopicPartition, int]) -> None:
@@ -129,29 +130,61 @@ def _listed(admin: Admin, timestamps: Mapping[TopicPartition, int]) -> dict[Topi
     return found
 
 
-def _print_records(consumer: Consumer, render: Render, until: Until) -> None:
-    printed = 0
-    while not _is_at_end(consumer, until):
-        for record in consumer.poll(_POLL_S):
-            place = TopicPartition(record.topic, record.partition)
-            if until.ends is not None and record.offset >= until.ends.get(place, 0):
-                continue
-            if until.time is not None and record.timestamp >= until.time:
-                continue
-            sys.stdout.buffer.write(render(record))
-            printed += 1
-            if printed == until.records:
-                sys.stdout.buffer.flush()
-                return
-        sys.stdout.buffer.flush()
+class _Printer:
+    """Prints what a consumer polls. What was polled and not printed stays unread: the position goes back to it before
+    it is committed. The reader of the output may have closed it, Ctrl-C may have come, or the count may be full."""
 
+    def __init__(self, consumer: Consumer, render: Render, until: Until, *, is_member: bool) -> None:
+        self._consumer = consumer
+        self._render = render
+        self._until = until
+        self._is_member = is_member
+        self._left = until.records
+        self._ended: set[TopicPartition] = set()
 
-def _is_at_end(consumer: Consumer, until: Until) -> bool:
-    """Of what this consumer has: members of a group read the rest."""
-    if until.ends is None:
-        return False
-    mine = consumer.assignment()
-    return bool(mine) and all(consumer.position(one) >= until.ends.get(one, 0) for one in mine)
+    def run(self) -> None:
+        """Until the end that is wanted, or for ever."""
+        while self._left != 0 and not self._is_at_end():
+            self._print(self._consumer.poll(_POLL_S))
+
+    def _print(self, records: Sequence[ConsumerRecord]) -> None:
+        unread, ends = self._firsts(records), dict[TopicPartition, int]()
+        try:
+            for record in records:
+                place = TopicPartition(record.topic, record.partition)
+                if self._left == 0 or place in ends or self._is_beyond(place, record):
+                    ends.setdefault(place, record.offset)
+                elif self._until.time is None or record.timestamp < self._until.time:
+                    sys.stdout.buffer.write(self._render(record))
+                    self._left = None if self._left is None else self._left - 1
+            sys.stdout.buffer.flush()
+            unread = ends
+        finally:
+            for place in unread.keys() & self._consumer.assignment():
+                self._consumer.seek(place, unread[place])
+        self._consumer.pause(list(ends.keys() & self._consumer.assignment()))
+        self._ended |= ends.keys()
+
+    @staticmethod
+    def _firsts(records: Sequence[ConsumerRecord]) -> dict[TopicPartition, int]:
+        return {TopicPartition(one.topic, one.partition): one.offset for one in reversed(records)}
+
+    def _is_beyond(self, place: TopicPartition, record: ConsumerRecord) -> bool:
+        """Whether its partition ends before this record. A group has one offset: it reads none behind a record that it
+        leaves out."""
+        if self._until.ends is not None and record.offset >= self._until.ends.get(place, 0):
+            return True
+        return self._is_member and self._until.time is not None and record.timestamp >= self._until.time
+
+    def _is_at_end(self) -> bool:
+        """Of what this consumer has: members of a group read the rest."""
+        ends = self._until.ends
+        if ends is None:
+            return False
+        mine = self._consumer.assignment()
+        return bool(mine) and all(
+            one in self._ended or self._consumer.position(one) >= ends.get(one, 0) for one in mine
+        )
 
 
 # -- forms
