@@ -314,6 +314,18 @@ def test_topics_grow_are_configured_and_trimmed(call: Command, send: Command, br
     assert json.loads(call("topics", "delete", "more", "--json").out)["changes"][0]["name"] == "more"
 
 
+@pytest.mark.parametrize("numbers", ["5-0", "1-", "-1", "", "0,", "0-99999999999999"])
+def test_a_slip_in_partitions_trims_no_others(send: Command, call: Command, numbers: str) -> None:
+    send("one\n", "--partition", "1")
+    ended = call("topics", "trim", f"orders:{numbers}", "--before", "latest", "--yes")
+    if numbers == "0-99999999999999":  # more than there are, and than memory
+        assert (ended.status, ended.out) == (0, "deleted 1 record of orders\n")
+    else:
+        assert (ended.status, ended.out) == (2, "")
+        assert "for some partitions" in ended.err
+        assert call("consume", "orders", "--exit").out == "one\n"
+
+
 def test_the_cluster_says_what_it_cannot_tell(call: Command) -> None:
     first, *rest = call("cluster").out.splitlines()
     assert first.startswith("cluster ")

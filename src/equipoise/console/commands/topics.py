@@ -132,7 +132,7 @@ def topics_trim(topic: str, before: str, yes: bool, cluster: ClusterOptions, out
     with cluster.admin() as admin:
         offsets = admin.offsets(name)
         wanted = _trim_points(
-            admin, name, {key: offsets[key] for key in offsets if not numbers or key in numbers}, before
+            admin, name, {key: offsets[key] for key in offsets if numbers is None or key in numbers}, before
         )
         gone = sum(max(0, wanted[one] - offsets[one.partition].earliest) for one in wanted)
         if not confirmed(f"Delete {counted(gone, 'record')} of {name}?", yes=yes):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import click
@@ -132,18 +133,29 @@ def chosen_partitions(options: Sequence[str], known: Sequence[TopicPartition]) -
     return list(dict.fromkeys(found))
 
 
-def parse_topic(option: str) -> tuple[str, set[int] | None]:
-    """`orders`, or `orders:0-5,7`. UsageError says how to write it."""
+@dataclass(frozen=True)
+class Numbers:
+    """Numbers of partitions, as they are written: a range may be longer than memory."""
+
+    ranges: tuple[range, ...]
+
+    def __contains__(self, number: int) -> bool:
+        return any(number in one for one in self.ranges)
+
+
+def parse_topic(option: str) -> tuple[str, Numbers | None]:
+    """`orders`, or `orders:0-5,7`; None: all partitions. UsageError says how to write it."""
     topic, separator, rest = option.partition(":")
     if not separator:
         return topic, None
-    numbers: set[int] = set()
+    ranges: list[range] = []
     for part in rest.split(","):
-        low, _, high = part.partition("-")
-        if not low.isdecimal() or not (high or low).isdecimal():
+        low, to, high = part.partition("-")
+        high = high if to else low
+        if not low.isdecimal() or not high.isdecimal() or int(high) < int(low):
             raise UsageError(f"--topic {option}: write TOPIC, or TOPIC:0-5,7 for some partitions")
-        numbers |= set(range(int(low), int(high or low) + 1))
-    return topic, numbers
+        ranges.append(range(int(low), int(high) + 1))
+    return topic, Numbers(tuple(ranges))
 
 
 def committed_topics(admin: Admin, group_id: str) -> list[str]:
