@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from equipoise.console.commands.acls import acls
-from equipoise.console.commands.check import check
-from equipoise.console.commands.console import LISTEN, console, console_beside
 from equipoise.console.commands.groups import groups
-from equipoise.console.commands.history import history
-from equipoise.console.commands.run import run as run_command
-from equipoise.console.commands.serving import FAULTS_AT, faulting, measuring
-from equipoise.console.commands.users import users
-from equipoise.console.commands.zookeeper import registering, zookeeper
+from equipoise.console.commands.serving import (
+    CONSOLE_AT,
+    FAULTS_AT,
+    console_beside,
+    faulting,
+    measuring,
+    registering,
+)
 from equipoise.console.edge import log_warnings, run_app
 from equipoise.console.later import LaterApp, LaterGroup
 from equipoise.console.options import DEFAULT_BROKER, PATH, file_option, parse_pairs
@@ -33,14 +33,7 @@ def app() -> None:
     """Consumer groups you can see, test and trust."""
 
 
-app.add_command(acls)
-app.add_command(check)
-app.add_command(console)
 app.add_command(groups)
-app.add_command(history)
-app.add_command(run_command)
-app.add_command(users)
-app.add_command(zookeeper)
 app.add_command(
     LaterGroup(
         "topics",
@@ -68,7 +61,22 @@ app.add_command(
     )
 )
 app.add_later(
-    {name: f"equipoise.console.commands.{name}" for name in ("cluster", "consume", "metrics", "produce")},
+    {
+        name: f"equipoise.console.commands.{name}"
+        for name in (
+            "acls",
+            "check",
+            "cluster",
+            "console",
+            "consume",
+            "history",
+            "metrics",
+            "produce",
+            "run",
+            "users",
+            "zookeeper",
+        )
+    },
     {"group": "groups", "topic": "topics"},
 )
 
@@ -119,8 +127,8 @@ app.add_later(
     "console_at",
     metavar="[HOST:PORT]",
     is_flag=False,
-    flag_value=LISTEN,
-    help=f"Show the groups in a browser too, on {LISTEN} or there.",
+    flag_value=CONSOLE_AT,
+    help=f"Show the groups in a browser too, on {CONSOLE_AT} or there.",
 )
 def serve(
     listen: str | None,

@@ -226,3 +226,6 @@ def _print(found: Sequence[Acl], as_json: bool, nothing: str) -> None:
     else:
         columns = ("resource", "name", "pattern", "principal", "host", "operation", "permission")
         print_table(columns, [tuple(row.values()) for row in rows])
+
+
+COMMAND = acls

@@ -38,3 +38,6 @@ def check(data: Path, deep: bool, rebuild_topics: bool) -> None:
         print(printable(finding))
     print(f"{len(findings) or 'no'} finding{'' if len(findings) == 1 else 's'} in {count} partitions with records")
     sys.exit(bool(findings))
+
+
+COMMAND = check

@@ -1,27 +1,21 @@
-"""`equipoise console`: groups in a browser, on any Kafka cluster; and the same beside a broker of ours."""
+"""`equipoise console`: groups in a browser, on any Kafka cluster."""
 
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
+from equipoise.console.commands.serving import CONSOLE_AT
 from equipoise.console.edge import log_warnings
 from equipoise.console.options import PATH, ClusterOptions, Duration, cluster_options
-from equipoise.process_guard import ProcessGuard
-from equipoise.wire.errors import UsageError
-
-LISTEN = "127.0.0.1:9080"
 
 
 @click.command(short_help="Groups in a browser: who owned what, and why.")
-@click.option("--listen", metavar="HOST:PORT", default=LISTEN, show_default=True, help="Where browsers reach it.")
+@click.option("--listen", metavar="HOST:PORT", default=CONSOLE_AT, show_default=True, help="Where browsers reach it.")
 @click.option("--window", "window_ms", type=Duration(), default="6h", show_default=True, help="How far back it looks.")
 @click.option("--host", "hosts", metavar="NAME", multiple=True, help="Another name that it answers to; repeatable.")
 @click.option(
@@ -73,35 +67,4 @@ def console(
         asyncio.run(run_console(access, place, shows, ready))
 
 
-@contextmanager
-def console_beside(
-    listen: str | None, *, is_open: bool, metrics_at: str | None = None
-) -> Iterator[Callable[[str], None]]:
-    """Gives what starts a console for a broker, in a process of its own: a page that is looked at must not slow what
-    it looks at. UsageError: the broker lets in only those who log in, and the console would have to."""
-    if listen is None:
-        yield lambda _address: None
-        return
-    if not is_open:
-        raise UsageError(
-            "--console knows no password for this broker: start `equipoise console --command-config FILE` beside it"
-        )
-    import equipoise.console.web.serving  # noqa: F401  the extra is missing now, or never
-
-    started: list[subprocess.Popen[bytes]] = []
-    guard = ProcessGuard()
-
-    def start(address: str) -> None:
-        command = [sys.executable, "-m", "equipoise", "console", "--bootstrap-servers", address, "--listen", listen]
-        if metrics_at is not None:
-            command += ["--broker-metrics", f"http://{metrics_at}/metrics"]
-        started.append(subprocess.Popen(command, stdin=subprocess.DEVNULL))
-        guard.watch(started[0].pid)
-
-    try:
-        yield start
-    finally:
-        for process in started:
-            process.terminate()
-            process.wait()
-            guard.forget(process.pid)
+COMMAND = console

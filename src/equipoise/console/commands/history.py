@@ -115,3 +115,6 @@ def _print(groups: list[Summary], out: Path) -> None:
     if len(groups) > _LISTED:
         print(f"and {len(groups) - _LISTED} more")
     print(printable(f"report: {out / PAGE}, picture: {out / OVERVIEW}, tables: Parquet in {out}"))
+
+
+COMMAND = history

@@ -99,3 +99,6 @@ def _create_topics(pipeline: Pipeline, brokers: str) -> None:
     with Admin(brokers) as admin:
         for topic in sorted(needed - {topic.name for topic in admin.topics()}):
             admin.create_topic(topic)
+
+
+COMMAND = run

@@ -107,3 +107,6 @@ def _password(file: Path | None) -> str:
     if not password:
         raise UsageError("the password is empty")
     return password
+
+
+COMMAND = users

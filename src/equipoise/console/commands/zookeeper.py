@@ -3,44 +3,15 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
 
 import click
 
+from equipoise.console.commands.serving import check_kazoo
 from equipoise.console.options import PATH, PORT
-from equipoise.wire.errors import UsageError
 
 _SESSION_MS = 6_000
-
-if TYPE_CHECKING:
-    from equipoise.broker.server import Server
-
-
-def check_kazoo() -> None:
-    """UsageError if the extra is not installed, before anything is started."""
-    try:
-        import kazoo  # noqa: F401
-    except ImportError:
-        raise UsageError("this needs kazoo, a client of ZooKeeper: pip install 'equipoise[zookeeper]'") from None
-
-
-@contextmanager
-def registering(hosts: str | None) -> Iterator[Callable[[Server], None]]:
-    """Returns the hook for a broker that is ready: it registers the broker in ZooKeeper until the end, if asked to."""
-    if hosts is None:
-        yield lambda _server: None
-        return
-    check_kazoo()
-    from equipoise.testing.registering import register
-    from equipoise.zookeeper.registration import BrokerRegistration
-
-    with BrokerRegistration(hosts) as registration:
-        yield partial(register, registration=registration)
 
 
 @click.group(short_help="The protocol before coordinators.")
@@ -94,3 +65,6 @@ def zookeeper_explain(group: str, hosts: str, as_json: bool) -> None:
         client.stop()
         client.close()
     (print_json if as_json else print_words)(view)
+
+
+COMMAND = zookeeper

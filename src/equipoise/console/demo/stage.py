@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from equipoise.broker import Broker
-from equipoise.console.commands.console import LISTEN
+from equipoise.console.commands.serving import CONSOLE_AT
 from equipoise.console.demo.accounts import Account, has_open_transactions
 from equipoise.console.demo.members import GROUP, DemoMember
 from equipoise.console.demo.orders import PARTITIONS, RATE, SHIPPED, SHIPPED_PARTITIONS, TOPIC, Orders
@@ -87,7 +87,7 @@ class Stage:
         self._is_told = True
         self.say("In a browser: who had which partition when, and why it changed:")
         self.say(f"  [bold]equipoise serve --data {escape(str(self.data))} --console[/bold]")
-        self.say(f"  [bold]http://{LISTEN}/groups/{GROUP}[/bold]")
+        self.say(f"  [bold]http://{CONSOLE_AT}/groups/{GROUP}[/bold]")
 
     def _tidy_up(self) -> None:
         """The broker's data stays for the console. Of a play that was ended early nobody knows the directory."""
