@@ -1,8 +1,8 @@
 """One file per API, named by its key: the listing of this directory is the table of served APIs.
 
 A handler module has `handle(server, request, call)`. That function returns the response (as bytes, if its body is
-already encoded), or None if the reply comes later through `call`. It serves the versions of the API's table; `VERSIONS`
-is for an API of which fewer are served, `ADVERTISED` for one of which ApiVersions must advertise more.
+already encoded), or None if the reply comes later through `call`. It serves the versions of the API's table, but for
+those in `VERSIONS` and `ADVERTISED` below: ApiVersions names them before any of the modules is imported.
 `NAMES_PARTITIONS` is for requests that name partitions known from Metadata: such a request may not name many more than
 there are. `RESPONSE` is the table of a response that has more than Kafka's.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cached_property
 from importlib import import_module
 from pkgutil import iter_modules
 from struct import Struct
@@ -28,33 +29,64 @@ if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
+VERSIONS = {  # of which fewer are served than its table has
+    22: "0-5",  # Kafka 4.3 has v6 too (two-phase commit), as a version that is not stable yet
+}
+ADVERTISED = {  # of which ApiVersions must advertise more
+    0: "0-13",
+}
 _API_VERSIONS = 18
 _REPLY_HEADS = Struct(">ii"), Struct(">iix")  # size, correlation id, and in flexible versions: no tagged fields
 
 
 class Handler:
-    """An API that is served."""
+    """An API that is served. Its module is imported with its first request."""
 
-    def __init__(self, module: ModuleType) -> None:
-        self.api: Api = APIS[int(module.__name__.rpartition(".k")[2][:2])]
-        self.versions = _versions(module, "VERSIONS", self.api.request.versions)
-        self.advertised = _versions(module, "ADVERTISED", self.versions)
-        self.response: type[Message] = getattr(module, "RESPONSE", self.api.response)
-        self.names_partitions: bool = getattr(module, "NAMES_PARTITIONS", False)
-        self.handle: Callable[[Server, Any, Call], Message | bytes | None] = module.handle
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.key = int(name[1:3])
 
+    @property
+    def api(self) -> Api:
+        """Its tables."""
+        return APIS[self.key]
 
-def _versions(module: ModuleType, name: str, default: VersionRange) -> VersionRange:
-    return version_range(getattr(module, name)) if hasattr(module, name) else default
+    @cached_property
+    def versions(self) -> VersionRange:
+        """What is served."""
+        return version_range(VERSIONS[self.key]) if self.key in VERSIONS else self.api.request.versions
+
+    @cached_property
+    def advertised(self) -> VersionRange:
+        """What ApiVersions says."""
+        return version_range(ADVERTISED[self.key]) if self.key in ADVERTISED else self.versions
+
+    @cached_property
+    def module(self) -> ModuleType:
+        """Where it is served."""
+        return import_module(f"{__name__}.{self.name}")
+
+    @cached_property
+    def handle(self) -> Callable[[Server, Any, Call], Message | bytes | None]:
+        """Serves a request."""
+        found: Callable[[Server, Any, Call], Message | bytes | None] = self.module.handle
+        return found
+
+    @property
+    def response(self) -> type[Message]:
+        """The table of its answer."""
+        found: type[Message] = getattr(self.module, "RESPONSE", self.api.response)
+        return found
+
+    @property
+    def names_partitions(self) -> bool:
+        """Whether a request may name no more partitions than there are."""
+        return getattr(self.module, "NAMES_PARTITIONS", False)
 
 
 HANDLERS: dict[int, Handler] = {
-    handler.api.key: handler
-    for handler in (
-        Handler(import_module(f"{__name__}.{found.name}"))
-        for found in iter_modules(__path__)
-        if re.match(r"k\d\d_", found.name)
-    )
+    handler.key: handler
+    for handler in (Handler(found.name) for found in iter_modules(__path__) if re.match(r"k\d\d_", found.name))
 }
 
 

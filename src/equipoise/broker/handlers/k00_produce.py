@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from equipoise.broker.topics.topics import Partition
     from equipoise.log.partition import LogAppendInfo
 
-ADVERTISED = "0-13"
 NAMES_PARTITIONS = True
 NONE = 0
 _FIRST_VERSION_WITH_IDS = 13

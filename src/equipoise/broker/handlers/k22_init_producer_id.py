@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
     from equipoise.broker.server import Server
 
-VERSIONS = "0-5"  # Kafka 4.3 has v6 too (two-phase commit), as a version that is not stable yet
 _NONE = -1
 _FIRST_WITH_FENCED = 4
 

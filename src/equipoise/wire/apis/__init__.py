@@ -2,81 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from typing import NamedTuple
 
-from equipoise.wire.apis.k00_produce import ProduceRequest, ProduceResponse
-from equipoise.wire.apis.k01_fetch import FetchRequest, FetchResponse
-from equipoise.wire.apis.k02_list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from equipoise.wire.apis.k03_metadata import MetadataRequest, MetadataResponse
-from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from equipoise.wire.apis.k09_offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from equipoise.wire.apis.k11_join_group import JoinGroupRequest, JoinGroupResponse
-from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
-from equipoise.wire.apis.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse
-from equipoise.wire.apis.k14_sync_group import SyncGroupRequest, SyncGroupResponse
-from equipoise.wire.apis.k15_describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from equipoise.wire.apis.k16_list_groups import ListGroupsRequest, ListGroupsResponse
-from equipoise.wire.apis.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from equipoise.wire.apis.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
-from equipoise.wire.apis.k19_create_topics import CreateTopicsRequest, CreateTopicsResponse
-from equipoise.wire.apis.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from equipoise.wire.apis.k21_delete_records import DeleteRecordsRequest, DeleteRecordsResponse
-from equipoise.wire.apis.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from equipoise.wire.apis.k23_offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
-from equipoise.wire.apis.k24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
-from equipoise.wire.apis.k25_add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from equipoise.wire.apis.k26_end_txn import EndTxnRequest, EndTxnResponse
-from equipoise.wire.apis.k27_write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
-from equipoise.wire.apis.k28_txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
-from equipoise.wire.apis.k29_describe_acls import DescribeAclsRequest, DescribeAclsResponse
-from equipoise.wire.apis.k30_create_acls import CreateAclsRequest, CreateAclsResponse
-from equipoise.wire.apis.k31_delete_acls import DeleteAclsRequest, DeleteAclsResponse
-from equipoise.wire.apis.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
-from equipoise.wire.apis.k33_alter_configs import AlterConfigsRequest, AlterConfigsResponse
-from equipoise.wire.apis.k35_describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from equipoise.wire.apis.k36_sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from equipoise.wire.apis.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
-from equipoise.wire.apis.k42_delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from equipoise.wire.apis.k43_elect_leaders import ElectLeadersRequest, ElectLeadersResponse
-from equipoise.wire.apis.k44_incremental_alter_configs import (
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
-from equipoise.wire.apis.k45_alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-)
-from equipoise.wire.apis.k46_list_partition_reassignments import (
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-)
-from equipoise.wire.apis.k47_offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
-from equipoise.wire.apis.k48_describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
-from equipoise.wire.apis.k49_alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
-from equipoise.wire.apis.k50_describe_user_scram_credentials import (
-    DescribeUserScramCredentialsRequest,
-    DescribeUserScramCredentialsResponse,
-)
-from equipoise.wire.apis.k51_alter_user_scram_credentials import (
-    AlterUserScramCredentialsRequest,
-    AlterUserScramCredentialsResponse,
-)
-from equipoise.wire.apis.k60_describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from equipoise.wire.apis.k61_describe_producers import DescribeProducersRequest, DescribeProducersResponse
-from equipoise.wire.apis.k65_describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
-from equipoise.wire.apis.k66_list_transactions import ListTransactionsRequest, ListTransactionsResponse
-from equipoise.wire.apis.k68_consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-)
-from equipoise.wire.apis.k69_consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
-from equipoise.wire.apis.k74_list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
-from equipoise.wire.apis.k75_describe_topic_partitions import (
-    DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsResponse,
-)
 from equipoise.wire.schema import Message
+
+_TABLES = (
+    "k00_produce",
+    "k01_fetch",
+    "k02_list_offsets",
+    "k03_metadata",
+    "k08_offset_commit",
+    "k09_offset_fetch",
+    "k10_find_coordinator",
+    "k11_join_group",
+    "k12_heartbeat",
+    "k13_leave_group",
+    "k14_sync_group",
+    "k15_describe_groups",
+    "k16_list_groups",
+    "k17_sasl_handshake",
+    "k18_api_versions",
+    "k19_create_topics",
+    "k20_delete_topics",
+    "k21_delete_records",
+    "k22_init_producer_id",
+    "k23_offset_for_leader_epoch",
+    "k24_add_partitions_to_txn",
+    "k25_add_offsets_to_txn",
+    "k26_end_txn",
+    "k27_write_txn_markers",
+    "k28_txn_offset_commit",
+    "k29_describe_acls",
+    "k30_create_acls",
+    "k31_delete_acls",
+    "k32_describe_configs",
+    "k33_alter_configs",
+    "k35_describe_log_dirs",
+    "k36_sasl_authenticate",
+    "k37_create_partitions",
+    "k42_delete_groups",
+    "k43_elect_leaders",
+    "k44_incremental_alter_configs",
+    "k45_alter_partition_reassignments",
+    "k46_list_partition_reassignments",
+    "k47_offset_delete",
+    "k48_describe_client_quotas",
+    "k49_alter_client_quotas",
+    "k50_describe_user_scram_credentials",
+    "k51_alter_user_scram_credentials",
+    "k60_describe_cluster",
+    "k61_describe_producers",
+    "k65_describe_transactions",
+    "k66_list_transactions",
+    "k68_consumer_group_heartbeat",
+    "k69_consumer_group_describe",
+    "k74_list_config_resources",
+    "k75_describe_topic_partitions",
+)
 
 
 class Api(NamedTuple):
@@ -88,66 +72,37 @@ class Api(NamedTuple):
     response: type[Message]
 
 
-def _api(request: type[Message], response: type[Message]) -> Api:
-    return Api(request.api_key, request.__name__.removesuffix("Request"), request, response)
+class _Apis(Mapping[int, Api]):
+    """The tables of an API are imported at its first use: nobody needs all of them, and a start none but a few."""
+
+    def __init__(self) -> None:
+        self._tables = {int(name[1:3]): name for name in _TABLES}
+        self._imported: dict[int, Api] = {}
+
+    def __getitem__(self, key: int) -> Api:
+        found = self._imported.get(key)
+        if found is None:
+            found = self._imported[key] = _api(key, self._tables[key])
+        return found
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._tables
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
 
 
-APIS: dict[int, Api] = {
-    api.key: api
-    for api in (
-        _api(ProduceRequest, ProduceResponse),
-        _api(FetchRequest, FetchResponse),
-        _api(ListOffsetsRequest, ListOffsetsResponse),
-        _api(MetadataRequest, MetadataResponse),
-        _api(OffsetCommitRequest, OffsetCommitResponse),
-        _api(OffsetFetchRequest, OffsetFetchResponse),
-        _api(FindCoordinatorRequest, FindCoordinatorResponse),
-        _api(JoinGroupRequest, JoinGroupResponse),
-        _api(HeartbeatRequest, HeartbeatResponse),
-        _api(LeaveGroupRequest, LeaveGroupResponse),
-        _api(SyncGroupRequest, SyncGroupResponse),
-        _api(DescribeGroupsRequest, DescribeGroupsResponse),
-        _api(ListGroupsRequest, ListGroupsResponse),
-        _api(SaslHandshakeRequest, SaslHandshakeResponse),
-        _api(ApiVersionsRequest, ApiVersionsResponse),
-        _api(CreateTopicsRequest, CreateTopicsResponse),
-        _api(DeleteTopicsRequest, DeleteTopicsResponse),
-        _api(DeleteRecordsRequest, DeleteRecordsResponse),
-        _api(InitProducerIdRequest, InitProducerIdResponse),
-        _api(OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
-        _api(AddPartitionsToTxnRequest, AddPartitionsToTxnResponse),
-        _api(AddOffsetsToTxnRequest, AddOffsetsToTxnResponse),
-        _api(EndTxnRequest, EndTxnResponse),
-        _api(WriteTxnMarkersRequest, WriteTxnMarkersResponse),
-        _api(TxnOffsetCommitRequest, TxnOffsetCommitResponse),
-        _api(DescribeAclsRequest, DescribeAclsResponse),
-        _api(CreateAclsRequest, CreateAclsResponse),
-        _api(DeleteAclsRequest, DeleteAclsResponse),
-        _api(DescribeConfigsRequest, DescribeConfigsResponse),
-        _api(AlterConfigsRequest, AlterConfigsResponse),
-        _api(DescribeLogDirsRequest, DescribeLogDirsResponse),
-        _api(SaslAuthenticateRequest, SaslAuthenticateResponse),
-        _api(CreatePartitionsRequest, CreatePartitionsResponse),
-        _api(DeleteGroupsRequest, DeleteGroupsResponse),
-        _api(ElectLeadersRequest, ElectLeadersResponse),
-        _api(IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
-        _api(AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse),
-        _api(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse),
-        _api(OffsetDeleteRequest, OffsetDeleteResponse),
-        _api(DescribeClientQuotasRequest, DescribeClientQuotasResponse),
-        _api(AlterClientQuotasRequest, AlterClientQuotasResponse),
-        _api(DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse),
-        _api(AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse),
-        _api(DescribeClusterRequest, DescribeClusterResponse),
-        _api(DescribeProducersRequest, DescribeProducersResponse),
-        _api(DescribeTransactionsRequest, DescribeTransactionsResponse),
-        _api(ListTransactionsRequest, ListTransactionsResponse),
-        _api(ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse),
-        _api(ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
-        _api(ListConfigResourcesRequest, ListConfigResourcesResponse),
-        _api(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse),
-    )
-}
+def _api(key: int, table: str) -> Api:
+    """`k12_heartbeat` has HeartbeatRequest and HeartbeatResponse."""
+    name = table[4:].title().replace("_", "")
+    module = import_module(f"{__name__}.{table}")
+    return Api(key, name, getattr(module, f"{name}Request"), getattr(module, f"{name}Response"))
+
+
+APIS: Mapping[int, Api] = _Apis()
 
 # Kafka's other APIs, by name only, for the error message about them.
 UNKNOWN_APIS: dict[int, str] = {

@@ -25,13 +25,15 @@ class _FlexibleFrom(dict[int, int]):
     """By API key, the first version whose headers carry tagged fields."""
 
     def __missing__(self, api_key: int) -> int:
-        name = UNKNOWN_APIS.get(api_key, "unknown")
-        raise ProtocolError(f"API key {api_key} ({name}) is not served; SUPPORTED.md lists what is")
+        if api_key not in APIS:
+            name = UNKNOWN_APIS.get(api_key, "unknown")
+            raise ProtocolError(f"API key {api_key} ({name}) is not served; SUPPORTED.md lists what is")
+        flexible = APIS[api_key].request.flexible
+        found = self[api_key] = _INT16_MAX + 1 if flexible == NEVER else flexible.first
+        return found
 
 
-_FLEXIBLE_FROM = _FlexibleFrom(
-    (key, _INT16_MAX + 1 if api.request.flexible == NEVER else api.request.flexible.first) for key, api in APIS.items()
-)
+_FLEXIBLE_FROM = _FlexibleFrom()
 
 
 def request_header_version(api_key: int, api_version: int) -> int:
