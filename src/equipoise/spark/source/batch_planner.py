@@ -57,8 +57,8 @@ class BatchPlanner:
         self._start = INITIAL
 
     async def prepare_for_available_now(self) -> None:
-        """availableNow: nothing that is written from now on is read. Without failOnDataLoss a deleted topic is no error:
-        if the query has just begun, the first batch looks."""
+        """availableNow: nothing that is written from now on is read. Without failOnDataLoss a deleted topic is no
+        error: if the query has just begun, the first batch looks."""
         there = await self._reader.listing(self._options.strategy, must_exist=self._options.fail_on_data_loss)
         self._available_now = await self._reader.ends(there, LATEST)
 
