@@ -6,10 +6,13 @@ import asyncio
 import os
 import re
 import signal
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from equipoise.assignors import RangeAssignor
@@ -17,6 +20,7 @@ from equipoise.broker import Broker
 from equipoise.client import (
     Admin,
     AsyncConsumer,
+    AsyncProducer,
     Consumer,
     OffsetAndMetadata,
     Producer,
@@ -387,12 +391,63 @@ def test_a_child_cannot_use_the_producer_of_its_parent(broker: Broker, topic: st
         producer.send(topic, b"0", partition=0).result()
 
         def refused() -> None:
-            for call in (producer.flush, producer.close):
+            calls: list[Callable[[], object]] = [
+                lambda: producer.send(topic, b"lost", partition=0),
+                lambda: producer.send("a topic that is not known yet"),
+                lambda: producer.send_arrow(pa.record_batch({"value": [b"lost"]}), topic),
+                producer.flush,
+                producer.close,
+            ]
+            for call in calls:
                 with pytest.raises(UsageError, match="made in another process"):
                     call()
 
         in_child(refused)
         assert producer.send(topic, b"1", partition=0).result().offset == 1
+
+
+@FORKS
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_child_does_not_wait_for_a_lock_of_a_thread_that_it_does_not_have(broker: Broker, topic: str) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send(topic, b"0").result()
+        is_held, is_over = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with producer._engine.accumulator._room, producer._finding:
+                is_held.set()
+                assert is_over.wait(60)
+
+        def refused() -> None:
+            for name in (topic, "another"):
+                with pytest.raises(UsageError, match="made in another process"):
+                    producer.send(name)
+
+        with ThreadPoolExecutor() as pool:
+            holding = pool.submit(hold)
+            assert is_held.wait(60)
+            try:
+                in_child(refused)
+            finally:
+                is_over.set()
+            holding.result()
+
+
+@FORKS
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_child_cannot_use_the_async_producer_of_its_parent(broker: Broker, topic: str) -> None:
+    async def use() -> None:
+        async with AsyncProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            await producer.send_and_wait(topic, b"0")
+
+            def refused() -> None:
+                with pytest.raises(UsageError, match="made in another process"):
+                    producer.send(topic, b"lost").send(None)
+
+            in_child(refused)
+            await producer.send_and_wait(topic, b"1")
+
+    asyncio.run(use())
 
 
 # -- partitions that are not there

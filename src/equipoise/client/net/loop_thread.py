@@ -43,7 +43,7 @@ class LoopThread:
 
     def begin(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
         """Runs `work` on the loop, and returns at once."""
-        self._check_process(work)
+        self.check_process(work)
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def run(
@@ -52,7 +52,7 @@ class LoopThread:
         """What it returns or raises; TimeoutError when the seconds are up. It never goes on without its caller, also
         if that one was interrupted: by Ctrl-C, or by the SIGTERM with which Spark ends a source. `within` is awaited
         in its place, and awaits it."""
-        self._check_process(work)
+        self.check_process(work)
         future = self.begin(work if within is None else within(work))
         try:
             return future.result(timeout)
@@ -63,13 +63,14 @@ class LoopThread:
 
     def end(self) -> None:
         """Stops the loop when what it is doing is done."""
-        self._check_process()
+        self.check_process()
         self._is_ending = True
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.close()
 
-    def _check_process(self, work: Coroutine[Any, Any, object] | None = None) -> None:
+    def check_process(self, work: Coroutine[Any, Any, object] | None = None) -> None:
+        """UsageError in a child of the process; `work` is closed then."""
         if os.getpid() != self._process:
             if work is not None:
                 work.close()

@@ -8,11 +8,14 @@ both use under the lock.
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from weakref import WeakSet
 
+from equipoise.client.net.loop_thread import forked
 from equipoise.client.producer.config import ProducerConfig
 from equipoise.client.producer.delivery import Delivery, ProducerBatch
 from equipoise.member.partitions import TopicPartition
@@ -58,9 +61,10 @@ class RecordAccumulator:
         self._numbers = itertools.count()
         self.on_room: Callable[[], None] = lambda: None  # called, on the sender's loop, when there is more room
         self._flushed_before = 0.0
-        self._is_closed = False
+        self._refusal: Callable[[], UsageError] | None = None  # of a producer that takes nothing more
         self.check_send: Callable[[], None] | None = None  # raises where a transaction takes no records
         self.queues: dict[TopicPartition, PartitionQueue] = {}
+        _ACCUMULATORS.add(self)
 
     # -- what send() does
 
@@ -124,15 +128,15 @@ class RecordAccumulator:
         """Alone in the buffer a record of any size has room: it was checked against max.request.size."""
         self.make_room()
         patience = self._config.max_block_ms / 1000
-        if not self._room.wait_for(lambda: self._is_closed or self.has_room(size), patience):
+        if not self._room.wait_for(lambda: self._refusal is not None or self.has_room(size), patience):
             raise self.no_room(size)
         self.check_open()
 
     def check_open(self) -> None:
         """UsageError: nothing is sent any more, or not now. Under the lock, as `flush`: a commit therefore waits for
         each record that was taken before it."""
-        if self._is_closed:
-            raise UsageError("this producer is closed: make a new one")
+        if self._refusal is not None:
+            raise self._refusal()
         if self.check_send is not None:
             self.check_send()
 
@@ -140,8 +144,13 @@ class RecordAccumulator:
         """Takes nothing more. Who waits for room is told so: the sender would not look at the record any more
         (RecordAccumulator.append)."""
         with self._room:
-            self._is_closed = True
+            self._refusal = closed
             self._room.notify_all()
+
+    def be_forked(self) -> None:
+        """In the child of a fork nobody sends what is taken, and nobody gives back what a thread of the parent has
+        locked."""
+        self._refusal, self._room = forked, threading.Condition()
 
     def no_room(self, size: int) -> KafkaError:
         """The error of a send() whose time is up."""
@@ -186,7 +195,24 @@ class RecordAccumulator:
         return (queue for queue in list(self.queues.values()) if not queue.is_empty)
 
 
+def closed() -> UsageError:
+    """The error of a producer that is closed."""
+    return UsageError("this producer is closed: make a new one")
+
+
 def _all(queue: PartitionQueue) -> Iterator[ProducerBatch]:
     yield from queue.under_way
     yield from queue.failed
     yield from list(queue.waiting)
+
+
+_ACCUMULATORS = WeakSet[RecordAccumulator]()
+
+
+def _forked() -> None:
+    for accumulator in _ACCUMULATORS:
+        accumulator.be_forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

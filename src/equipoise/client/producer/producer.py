@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from equipoise.client.net.loop_thread import LoopThread
+from equipoise.client.producer.accumulator import closed
 from equipoise.client.producer.config import ProducerConfig
 from equipoise.client.producer.delivery import Delivery, ProducerBatch, Report
 from equipoise.client.producer.engine import (
@@ -72,7 +73,7 @@ class Producer:
         row, size = prepare(self.config, value, key, timestamp=timestamp, headers=headers)
         place = known.choose(partition, row[1], size)
         if self._is_closed:
-            raise UsageError("this producer is closed: make a new one")
+            raise closed()
         delivery = self._append(place, row, size, known.limit)
         if on_delivery is not None:
             delivery.report(on_delivery)
@@ -208,7 +209,8 @@ class Producer:
 
     def _find(self, topic: str, wanted: int = 1) -> ProducerTopic:
         if self._is_closed:
-            raise UsageError("this producer is closed: make a new one")
+            raise closed()
+        self._thread.check_process()  # before the lock: a thread of the parent may have it
         with self._finding:
             return self._thread.run(self._engine.topic(topic, wanted))
 
