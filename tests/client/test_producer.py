@@ -312,12 +312,6 @@ def test_what_cannot_be_encoded_is_refused_alone(
     assert [record.value for record in read(broker)[0]] == [b"0", b"1"]
 
 
-def test_rows_whose_times_lie_too_far_apart_are_refused(producer: Producer) -> None:
-    rows = {"value": [b"a", b"b"], "timestamp": pa.array([-(2**62) - 1, 2**62], pa.int64())}
-    with pytest.raises(UsageError, match="do not fit into 64 bits"):
-        producer.send_arrow(pa.table(rows), "orders")
-
-
 def _cannot_build(rows: Sequence[Row], codec: Codec) -> tuple[BatchHeader, Buffer]:
     if rows[0][2] == b"odd":
         raise OverflowError("too odd")

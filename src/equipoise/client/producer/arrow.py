@@ -17,6 +17,7 @@ from equipoise.client.producer.arrow_partitioner import ArrowStickyPartitioner, 
 from equipoise.client.producer.config import ProducerConfig
 from equipoise.client.producer.engine import ProducerTopic
 from equipoise.member.partitions import TopicPartition
+from equipoise.settings import LONG_MAX
 from equipoise.wire.errors import UsageError
 from equipoise.wire.records.batch import HEADER_SIZE, BatchHeader, Buffer
 from equipoise.wire.records.build import check_timestamps
@@ -55,12 +56,16 @@ def pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 class ArrowRows:
-    """Rows on their way to a producer. What is wrong with one is a UsageError that names it."""
+    """Rows on their way to a producer. What is wrong with one is a UsageError that names it. `takes_any_time`: also
+    timestamps below 0, which records that are copied may have."""
 
-    def __init__(self, target: Target, topic: str | None, name: NameOfRow = name_of_row) -> None:
+    def __init__(
+        self, target: Target, topic: str | None, name: NameOfRow = name_of_row, *, takes_any_time: bool = False
+    ) -> None:
         self._target = target
         self._topic = topic
         self._named = name
+        self._takes_any_time = takes_any_time
         self._sticky = ArrowStickyPartitioner()
         self.partitions: dict[str, int] = {}  # of the topics met so far
         self.rows = 0  # sent so far
@@ -69,7 +74,7 @@ class ArrowRows:
         """Hands the rows of one batch to the producer."""
         columns = RecordColumns(_column(rows, "key"), rows.column("value"), _column(rows, "headers"))
         order, ends, targets = self._divide(rows, columns.sizes)
-        built = columns.batches(order, ends, _timestamps(rows), self._target.config.codec)
+        built = columns.batches(order, ends, self._timestamps(rows), self._target.config.codec)
         for target, begin, (header, records) in zip(targets, [0, *ends[:-1]], built, strict=True):
             self._target.add(target, header, records, self._name(order[begin]))
         self.rows += rows.num_rows
@@ -148,24 +153,40 @@ class ArrowRows:
             )
         return given
 
+    def _timestamps(self, rows: pa.RecordBatch) -> Ints | int:
+        """Of each row; of null, and without the column, now."""
+        now, given = int(time.time() * 1000), _column(rows, "timestamp")
+        if given is None or given.null_count == len(given):
+            return now
+        if not self._takes_any_time:
+            self._check_times(given)
+        if pa.types.is_timestamp(given.type):
+            given = given.cast(pa.timestamp("ms", given.type.tz), safe=False)
+        times: Ints = given.cast(pa.int64()).fill_null(now).to_numpy()
+        check_timestamps(int(times.min()), int(times.max()))  # their differences, too, would wrap round in silence
+        return times
+
+    def _check_times(self, given: pa.Array) -> None:
+        """As send() does, because whoever builds the batch can no longer tell the caller."""
+        is_time = pa.types.is_timestamp(given.type)
+        if not is_time and not pa.types.is_integer(given.type):
+            raise UsageError(f"the column timestamp is {given.type}: give milliseconds since 1970, or Arrow timestamps")
+        numbers = (given.cast(pa.int64()) if is_time else given).fill_null(0).to_numpy()
+        most = LONG_MAX // 1000 if is_time and given.type.unit == "s" else LONG_MAX
+        wrong = np.flatnonzero((numbers < 0) | (numbers > most))
+        if len(wrong):
+            unit = f" {given.type.unit}" if is_time else ""
+            raise UsageError(
+                f"{self._name(wrong[0])} has the timestamp {numbers[wrong[0]]}{unit}, and a record's is from 0 to "
+                "2^63-1, in milliseconds since 1970: mend the column timestamp, or leave it null"
+            )
+
     def _name(self, row: np.int64) -> str:
         return self._named(self.rows + int(row))
 
 
 def _column(rows: pa.RecordBatch, name: str) -> pa.Array | None:
     return rows.column(name) if name in rows.schema.names else None
-
-
-def _timestamps(rows: pa.RecordBatch) -> Ints | int:
-    """Of each row; of null, and without the column, now."""
-    now, given = int(time.time() * 1000), _column(rows, "timestamp")
-    if given is None:
-        return now
-    if pa.types.is_timestamp(given.type):
-        given = given.cast(pa.timestamp("ms", given.type.tz), safe=False)
-    times: Ints = given.cast(pa.int64()).fill_null(now).to_numpy()
-    check_timestamps(int(times.min()), int(times.max()))  # their differences, too, would wrap round in silence
-    return times
 
 
 def _cuts(partitions: Ints, sizes: Ints, limit: int) -> Iterator[tuple[int, int]]:

@@ -41,7 +41,7 @@ def write(batches: Iterator[pa.RecordBatch], options: SinkOptions) -> int:
 def send(batches: Iterator[pa.RecordBatch], options: SinkOptions, producer: Producer) -> int:
     """Sends rows with this producer, and returns their number when all are stored."""
     freeze()
-    writing = ArrowRows(producer, options.topic, _name)
+    writing = ArrowRows(producer, options.topic, _name, takes_any_time=True)
     for rows in _gathered(batches, writing):
         writing.send(rows)
         producer.raise_unseen()
