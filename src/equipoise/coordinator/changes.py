@@ -16,7 +16,7 @@ from equipoise.coordinator.consumer.assignment.epochs import arm_target_timer
 from equipoise.coordinator.consumer.group import ConsumerGroup, TargetIndex
 from equipoise.coordinator.consumer.holds import refuse, wake
 from equipoise.coordinator.consumer.member import ConsumerGroupMember
-from equipoise.coordinator.consumer.membership.timers import arm_missing
+from equipoise.coordinator.consumer.membership.timers import arm_missing, cancel_guests, forget_calls
 from equipoise.coordinator.consumer.records.replay import Part, Replaced, apply, restore
 from equipoise.coordinator.consumer.story import note, undone
 from equipoise.coordinator.incremental.syncs import wake as wake_classic_members
@@ -207,9 +207,11 @@ def _fail_from(shard: Shard, failed: Early, error: ErrorCode, step: Step) -> Non
         undone(group)
         _refuse_strangers(shard, group, error, step)
         group.computing = group.computed = None  # they may rest on what is undone
+        forget_calls(shard, group)
         arm_missing(shard, group, step.now)
         arm_target_timer(shard, group, step.now + _PAUSE_MS)
     elif (classic := shard.groups.get(failed.group_id)) is not None:
+        cancel_guests(shard, classic)
         shard.rebalancer.arm_missing(classic, step.now)
 
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from equipoise.coordinator.consumer.member import ConsumerGroupMember
 from equipoise.coordinator.consumer.states import MemberState
-from equipoise.coordinator.timers import TimerKind
+from equipoise.coordinator.timers import TimerKey, TimerKind
 
 if TYPE_CHECKING:
+    from equipoise.coordinator.classic.group import Group
     from equipoise.coordinator.consumer.group import ConsumerGroup
     from equipoise.coordinator.shard import Shard
 
@@ -82,6 +83,22 @@ def cancel_all(shard: Shard, group: ConsumerGroup, member_id: str) -> None:
     for kind in _OF_A_MEMBER:
         shard.timers.cancel(group.timer(kind, member_id))
     group.presence.pop(member_id, None)
+
+
+def forget_calls(shard: Shard, group: ConsumerGroup) -> None:
+    """A guest may have been told to rejoin for a change that is undone, in an answer that has failed with it. If it
+    still must, the answer to its next heartbeat says so, and its time begins then. Rule A21.4."""
+    for member in group.members.values():
+        if member.classic is not None:
+            shard.timers.cancel(group.timer(TimerKind.JOIN, member.member_id))
+
+
+def cancel_guests(shard: Shard, group: Group) -> None:
+    """The group was a `consumer` group for a while, and its members were guests. As one it may be again, and would take
+    their timers for its own. Rule A16.15."""
+    for member_id in group.members:
+        for kind in (TimerKind.JOIN, TimerKind.SYNC):
+            shard.timers.cancel(TimerKey(kind, group.group_id, member_id))
 
 
 def arm_missing(shard: Shard, group: ConsumerGroup, now: int) -> None:
