@@ -14,7 +14,7 @@ from equipoise.client import Admin
 from equipoise.wire.errors import KafkaError, UsageError
 from tests.client.writing import produce
 from tests.spark.engine import Engine, Range, until
-from tests.spark.members import PARTITIONS, commit_as_other, committed, fill, offsets
+from tests.spark.members import MEMBER, PARTITIONS, commit_as_other, committed, fill, offsets, share_of
 from tests.spark.test_member_edges import refuse_commits
 
 ALL = range(PARTITIONS)
@@ -182,6 +182,26 @@ def test_a_group_with_members_is_left_alone(broker: Broker, caplog: pytest.LogCa
     member.stop()
 
 
+def test_a_deleted_topic_does_not_hold_up_the_commits_of_others(broker: Broker) -> None:
+    """The group waits for a topic that it does not know, and commits come in their order."""
+    given = {**COMMIT, "subscribe": "t,gone", "failOnDataLoss": "false", "kafka__default__api__timeout__ms": "600000"}
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.create_topic("gone", 1)
+    fill(broker)
+    produce(broker, "gone", 1, partitions=1)
+    first = Engine(broker.bootstrap_servers, **given)
+    until("all is read", lambda: len(first.records()) == 41, first.batch)
+    first.stop()
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.delete_topic("gone")
+    again = Engine(broker.bootstrap_servers, first, **given)
+    again.batch()
+    fill(broker)
+    until("all is read", lambda: len(again.records()) == 40, again.batch)
+    until("it is committed", lambda: offsets(broker) == dict.fromkeys(ALL, 20), again.batch)
+    again.stop()
+
+
 # -- restart
 
 
@@ -203,6 +223,21 @@ def test_a_checkpoint_of_the_official_connector_goes_on(broker: Broker) -> None:
     old.log, old.commits = ['{"t":{"0":4,"1":5,"2":6,"3":7}}'], 1
     old.stop()
     assert to_the_end(broker, old) == [("t", number, number + 4, 10) for number in ALL]
+
+
+def test_a_member_that_goes_on_alone_leaves_out_what_others_have_read(broker: Broker) -> None:
+    fill(broker)
+    first, other = (Engine(broker.bootstrap_servers, **MEMBER) for _ in range(2))
+    until("all is read", lambda: len(first.records() + other.records()) == 40, lambda: (first.batch(), other.batch()))
+    share_of(first, other)
+    produce(broker, "t", PARTITIONS, partitions=PARTITIONS)
+    until("all is read", lambda: len(first.records() + other.records()) == 44, lambda: (first.batch(), other.batch()))
+    until("it is committed", lambda: offsets(broker) == dict.fromkeys(ALL, 11), lambda: (first.plan(), other.plan()))
+    first.stop()
+    other.stop()
+    assert {number for _, number, *_ in first.read[-2:]} == set(ALL) - {number for _, number, *_ in other.read[-2:]}
+    fill(broker)
+    assert to_the_end(broker, first, **COMMIT) == whole(11, 21)
 
 
 # -- topics that change

@@ -43,8 +43,11 @@ class AllPartitions:
 
     async def commit_batch(self, start: SourceOffset) -> None:
         """The batch that ended at `start` is in Spark's commit log."""
-        if self._options.group_mode is not None and self._commits is not None:
-            self._commits.send(start.to, commit_metadata(start), start.epochs, at_once=start.batch != self._last)
+        if self._options.group_mode is not None and self._commits is not None and not start.is_initial:
+            await self._list(must_exist=False)
+            # The group would wait for a deleted topic, and all later commits behind it.
+            there = {one: at for one, at in start.to.items() if self._reader.has(one)}
+            self._commits.send(there, commit_metadata(start), start.epochs, at_once=start.batch != self._last)
         self._last = start.batch
 
     async def positions(self, start: SourceOffset) -> PartitionOffsetMap:
@@ -55,7 +58,7 @@ class AllPartitions:
         new = [one for one in self._partitions if one not in known]
         if not new:
             return known
-        return known | (await self._initial(new) if start.is_initial else await self._reader.ends(new, EARLIEST))
+        return known | (await self._initial(new) if start.is_initial else await self._late(new, start))
 
     async def _list(self, *, must_exist: bool) -> None:
         """Topics may be deleted after the query has begun: `_check_gone` decides what follows."""
@@ -84,6 +87,13 @@ class AllPartitions:
         if limit.default == GROUP and self._group is not None:
             committed = {one: at.offset for one, at in (await self._group.fetch(partitions)).items()}
         return await self._reader.resolving(limit, partitions, committed)
+
+    async def _late(self, partitions: list[TopicPartition], start: SourceOffset) -> PartitionOffsetMap:
+        """Of partitions that the checkpoint does not have. They are new, and read from their first record on; but if
+        the query was a member so far, others have had them, and the group knows how far."""
+        found = await self._group.fetch(partitions) if self._group is not None and start.seen else {}
+        known = {one: at.offset for one, at in found.items()}
+        return known | await self._reader.ends([one for one in partitions if one not in known], EARLIEST)
 
     async def hold_again(self, ranges: PartitionRanges) -> PartitionRanges:
         """Of a batch that was under way when the query ended, what is read again: all."""

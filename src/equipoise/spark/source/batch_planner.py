@@ -168,7 +168,7 @@ class BatchPlanner:
             waiting = {one for one in passed if positions[one] <= written[one]}
         else:
             waiting = set()
-        for one in passed - waiting:
+        for one in sorted(passed - waiting):
             self._lost(one, positions, ends[one])
         return {one: positions[one] for one in waiting}
 
