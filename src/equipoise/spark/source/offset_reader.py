@@ -68,12 +68,12 @@ class OffsetReader:
         return self.run(self.listing(strategy), "the list of partitions")
 
     async def listing(self, strategy: ConsumerStrategy, *, must_exist: bool = True) -> list[TopicPartition]:
-        """The partitions that the query reads, by fresh metadata. UsageError: a named one does not exist."""
+        """The partitions that the query reads, by fresh metadata. UsageError: a named one does not exist. KafkaError: it
+        may not be read."""
         names = {one.topic for one in strategy.partitions} or set(strategy.topics)
         self.cluster.subscribe_topics(None if strategy.pattern is not None else names)
         await self.cluster.refresh()
-        if must_exist:
-            self.check_topics(names)
+        self.check_topics(names, must_exist=must_exist)
         found = {TopicPartition(name, number) for name in self.matching(strategy) for number in self._numbers(name)}
         if strategy.partitions:
             missing = set(strategy.partitions) - found
@@ -120,12 +120,12 @@ class OffsetReader:
         both = {name: (bytes.fromhex(id_), topics[name].topic_id) for name, id_ in known.items() if name in topics}
         return {name for name, ids in both.items() if is_recreated(*ids)}
 
-    def check_topics(self, names: Iterable[str]) -> None:
-        """Each is there, and may be read; else KafkaError or UsageError."""
+    def check_topics(self, names: Iterable[str], *, must_exist: bool = True) -> None:
+        """Each is there, and may be read; else KafkaError or UsageError. A denied topic is not deleted."""
         for name in sorted(names):
             if name in self.cluster.errors:
                 raise self.cluster.errors[name]
-            if name not in self.cluster.topics:
+            if must_exist and name not in self.cluster.topics:
                 raise UsageError(
                     f"topic {name!r} does not exist at {self.config.bootstrap_servers}: create it, or check its name"
                 )
