@@ -54,6 +54,25 @@ def with_two_topics(broker: Broker, mode: str, fail: str) -> Engine:
     return engine
 
 
+def test_a_topic_that_was_deleted_while_the_query_was_away(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    """The group does not assign it, so that nobody would miss it."""
+    first = with_two_topics(broker, "member", "true")
+    first.stop()
+    again = Engine(broker.bootstrap_servers, first, subscribe="gone,t", **MEMBER)
+    with pytest.raises(UsageError, match="gone-0, gone-1 is not there any more: what was not read yet is lost"):
+        until("it ends", lambda: False, again.batch)
+    again.stop()
+    careless = Engine(broker.bootstrap_servers, first, subscribe="gone,t", **MEMBER, failOnDataLoss="false")
+    fill(broker)
+    until("all is read", lambda: len(careless.records()) == 40, careless.batch)
+    assert caplog.text.count("gone-0, gone-1 is not there any more") == 1
+    careless.stop()
+    later = Engine(broker.bootstrap_servers, careless, subscribe="gone,t", **MEMBER)
+    fill(broker)
+    until("all is read", lambda: len(later.records()) == 40, later.batch)
+    later.stop()
+
+
 @pytest.fixture
 def _quick_to_notice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commits for a topic that is gone are tried again for a while, here not for long."""

@@ -36,7 +36,7 @@ class GroupPartitions:
         self._recreated: set[str] = set()  # topics in which no earlier offset has a meaning
         self._commits = OffsetCommits(self._group)
         self._seen: dict[str, int] | None = None  # not known yet
-        self._deleted: set[TopicPartition] = set()  # given up because their topic is, and not yet told
+        self._deleted: set[TopicPartition] = set()  # not there any more, and not yet told
         self._claim = ClaimFile()
         self._group.on_change = lambda: self._claim.move(self._group.metadata, self._group.kept)
 
@@ -117,7 +117,7 @@ class GroupPartitions:
             self._reader.cluster.request_refresh()
 
     def take_deleted(self) -> set[TopicPartition]:
-        """What was given up since the last call because it is not there any more."""
+        """What was read by the checkpoint, or given up since the last call, and is not there any more."""
         found, self._deleted = self._deleted, set()
         return found
 
@@ -223,6 +223,8 @@ class GroupPartitions:
         """What there is when the query first begins; a later start has it from the checkpoint."""
         if not start.is_initial:
             self._seen = dict(start.seen)
+            covers, has = self._options.strategy.covers, self._reader.has
+            self._deleted |= {one for one in start.to if covers(one.topic) and not has(one)}
             return
         await self._reader.cluster.refresh()
         self._reader.check_topics(self._options.strategy.topics)
