@@ -177,7 +177,7 @@ def test_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_sink_that_writes_exactly_once_commits_for_the_group(tmp_path: Path) -> None:
     file = tmp_path / "orders.toml"
     file.write_text(
-        'group = "g"\n[source]\nkafka.bootstrap.servers = "x:1"\nsubscribe = "orders"\n'
+        'group = "g"\ncheckpoint = "c"\n[source]\nkafka.bootstrap.servers = "x:1"\nsubscribe = "orders"\n'
         '[sink]\nformat = "topic"\ntopic = "out"\ndelivery = "exactly-once"\n'
     )
     exact = Pipeline.read(str(file))
@@ -185,3 +185,18 @@ def test_a_sink_that_writes_exactly_once_commits_for_the_group(tmp_path: Path) -
     other = Pipeline.read(str(file), {"sink.delivery": "at-least-once"})
     assert "group.id" not in other.sink_options
     assert "delivery" not in other.source_options
+    file.write_text(file.read_text().replace("checkpoint", "trigger"))
+    with pytest.raises(UsageError, match='delivery = "exactly-once" needs a checkpoint that stays'):
+        Pipeline.read(str(file))
+
+
+def test_names_of_options_have_no_case(tmp_path: Path) -> None:
+    file = tmp_path / "orders.toml"
+    file.write_text(
+        'checkpoint = "c"\n[source]\nKafka.Bootstrap.Servers = "x:1"\nSubscribe = "orders"\nGroup.Id = "g"\n'
+        'Group.Mode = "commit"\n[sink]\nFormat = "topic"\nTopic = "out"\nDelivery = "exactly-once"\n'
+    )
+    found = Pipeline.read(str(file))
+    assert (found.brokers, found.sink_format, found.is_shared, found.is_exactly_once) == ("x:1", "topic", False, True)
+    assert (found.sink_options["group.id"], found.source_options["delivery"]) == ("g", "exactly-once")
+    assert not Pipeline.read(str(file), {"sink.delivery": "at-least-once"}).is_exactly_once

@@ -25,6 +25,9 @@ GROUP_ID = "group.id"
 DELIVERY, EXACTLY_ONCE = "delivery", "exactly-once"
 _TABLES = "source", "sink", "spark"
 _VALUES = "group", "sql", "function", "checkpoint", "trigger"
+# The options that a pipeline itself looks at. Spark's options have no case.
+_READ_HERE = BROKERS, GROUP_ID, DELIVERY, "format", "group.mode", "outputMode", "path", "topic"
+_SPELLING = {name.lower(): name for name in _READ_HERE}
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 Options = Mapping[str, str]
 
@@ -65,6 +68,11 @@ class Pipeline:
             raise UsageError(f'the sink has the format {self.sink_format}, but no path: say where, as path = "out"')
         if self.group is not None and self.source_format != OURS:
             raise UsageError(f"group = {self.group!r} is for topics: a source of format {self.source_format} has none")
+        if self.is_exactly_once and self.checkpoint is None:
+            raise UsageError(
+                'delivery = "exactly-once" needs a checkpoint that stays: with a temporary one nobody could finish a '
+                'batch after a crash, and its rows would be lost; name a directory, as checkpoint = "out.progress"'
+            )
         return self
 
     # -- what it is
@@ -182,7 +190,7 @@ def _sorted_out(given: Options) -> dict[str, Any]:
     for key, value in given.items():
         table, dot, name = key.partition(".")
         if dot and table in _TABLES:
-            found[table][key if table == "spark" else name] = value
+            found[table][key if table == "spark" else _SPELLING.get(name.lower(), name)] = value
         elif key in _VALUES:
             found[key] = value
         elif key in _TABLES:
