@@ -118,3 +118,30 @@ def test_a_session_may_end_before_it_is_warm() -> None:
     ended = subprocess.run([sys.executable, "-c", SHORT, quick_options()], capture_output=True, text=True, check=True)
     assert "3" in ended.stdout.splitlines()
     assert ended.stderr == ""
+
+
+INTERRUPTED = """
+import os, signal, sys, threading, time
+from equipoise.spark.pipeline.spark_session import SparkApplication, spark_session
+
+def interrupt(tracker):
+    while not tracker.getActiveJobsIds():
+        time.sleep(0.05)
+    os.kill(os.getpid(), signal.SIGINT)
+
+settings = {"spark.driver.extraJavaOptions": sys.argv[1]}
+application = SparkApplication(name="long", master="local[1]", settings=settings, warms_up=False)
+try:
+    with spark_session(application, print) as spark:
+        threading.Thread(target=interrupt, args=(spark.sparkContext.statusTracker(),)).start()
+        spark.range(1).selectExpr("java_method('java.lang.Thread', 'sleep', id + 600000L)").collect()
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_ctrl_c_is_no_error() -> None:
+    """Py4J would log it with a traceback."""
+    command = [sys.executable, "-c", INTERRUPTED, quick_options()]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert (ended.stdout, ended.stderr) == ("interrupted\n", "")

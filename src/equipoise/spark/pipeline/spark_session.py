@@ -72,7 +72,7 @@ def spark_session(application: SparkApplication, tell: Tell, stopping: threading
     warnings.filterwarnings("ignore", _PANDAS, FutureWarning)
     for kind in ("DataFrame", "SQL"):  # these print each error as JSON, with its whole stack
         PySparkLogger.getLogger(f"{kind}QueryContextLogger").disabled = True
-    with tempfile.TemporaryDirectory(prefix="equipoise-spark-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="equipoise-spark-") as scratch, _without_interrupts():
         master = application.master
         chosen: dict[str, Any] = {"spark.master": master, "spark.app.name": application.name}
         chosen |= _settings(application, Path(scratch)) | _python(application, Path(scratch))
@@ -212,24 +212,39 @@ def without_tracebacks(lines: Iterable[str]) -> Iterator[str]:
 
 
 @contextmanager
-def _abandoned(warming: threading.Thread | None) -> Iterator[None]:
-    """A session may end before its processes are warm. Py4J would log that its connection ends under the thread."""
-    if warming is None or not warming.is_alive():
+def _without_interrupts() -> Iterator[None]:
+    """Py4J logs Ctrl-C with its traceback if the main thread waits for the JVM. To end a command is no error."""
+    root = logging.getLogger()
+    root.addFilter(_is_no_interrupt)
+    try:
         yield
-        return
+    finally:
+        root.removeFilter(_is_no_interrupt)
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    return record.exc_info is None or record.exc_info[0] is not KeyboardInterrupt
+
+
+@contextmanager
+def _abandoned(warming: threading.Thread | None) -> Iterator[None]:
+    """A session may end before its processes are warm, or in the middle of a call. Py4J would log that its connection
+    ends."""
     py4j = logging.getLogger("py4j")
     level = py4j.level
     py4j.setLevel(logging.CRITICAL)
     try:
         yield
-        warming.join(_GATEWAY_S)
+        if warming is not None:
+            warming.join(_GATEWAY_S)
     finally:
         py4j.setLevel(level)
 
 
 def _ended(session: Any) -> None:
     gateway = session.sparkContext._gateway
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(Exception), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of a JVM that has ended already, by the same signal
         session.stop()
     with contextlib.suppress(Exception):
         gateway.shutdown()
