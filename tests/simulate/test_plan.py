@@ -133,6 +133,23 @@ def test_the_same_settings_give_the_same_plan() -> None:
         assert all(one.dark_partition_seconds > 0 for one in first)
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("scenario", ["rolling-restart", "deploy-storm"])
+def test_partitions_of_the_only_member_wait_until_it_is_back(scenario: str, strategy: str) -> None:
+    settings = PlanSettings(members=1, partitions=5, restart_ms=10_000)
+    (planned,) = plan(scenario, [strategy], settings)
+    heard = settings.heartbeat_interval_ms / 1000
+    assert 10 <= planned.longest_dark_seconds <= 10 + heard
+    assert 5 * 10 <= planned.dark_partition_seconds <= 5 * (10 + heard)
+
+
+def test_no_group_is_read_by_less_than_nobody() -> None:
+    for seed in range(50):
+        settings = PlanSettings(members=1 + seed % 3, partitions=7, window_ms=5_000, seed=seed)
+        for planned in plan("deploy-storm", list(STRATEGIES), settings):
+            assert 0 <= planned.dark_partition_seconds <= 7 * planned.seconds, (settings, planned)
+
+
 def test_the_command_prints_a_table_an_object_and_a_picture(command: Command, tmp_path: Path) -> None:
     asked = ["simulate", "plan", "--members", "50", "--partitions", "500", "--scenario", "crash"]
     table = command(*asked)
@@ -153,6 +170,14 @@ def test_the_command_says_what_there_is(command: Command) -> None:
         "deploy-storm\n"
     )
     assert "there is no strategy lazy; write one of eager" in command(*asked, "crash", "--strategy", "lazy").err
+
+
+def test_members_that_send_no_heartbeats_are_refused(command: Command) -> None:
+    for option in ("--heartbeat", "--consumer-heartbeat"):
+        status, _, error = command(
+            "simulate", "plan", "--members", 3, "--partitions", 6, "--scenario", "crash", option, "0s"
+        )
+        assert (status, error) == (2, "equipoise: members send heartbeats: write 1ms or more between two of them\n")
 
 
 def test_the_hunt_prints_its_seed_and_an_object(command: Command) -> None:

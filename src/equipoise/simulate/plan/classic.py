@@ -103,6 +103,10 @@ class ClassicPlan(PlannedGroup):
 
     def _assign(self, stable: float) -> None:
         """New shares. What a cooperative member must give up, nobody has until the next round."""
+        if self.is_empty():
+            self.loosen(self._revoked, stable)
+            self._revoked = 0
+            return
         wanted, free = self.new_shares(), self.loose + self._revoked
         given_up = int(np.maximum(self.parts - wanted, 0).sum())
         kept = np.minimum(self.parts, wanted)

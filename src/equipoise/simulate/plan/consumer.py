@@ -49,6 +49,8 @@ class ConsumerPlan(PlannedGroup):
         """From a new target until all members have their part of it: when that is."""
         self.costs.rebalances += 1
         self.count_beats(at)
+        if self.is_empty():
+            return at
         wanted, trip = self.new_shares(), self.settings.round_trip_ms
         heard = self.next_beats(at)
         gains, losses = np.maximum(wanted - self.parts, 0), np.maximum(self.parts - wanted, 0)

@@ -82,12 +82,20 @@ class PlannedGroup:
 
     def leave(self, one: int, at: float) -> None:
         """It is out of the group; its partitions wait for others."""
-        since, parts = min(float(self.dark_since[one]), at), int(self.parts[one])
-        self.loose += parts
-        self._loose_since += parts * since
-        self._loose_first = min(self._loose_first, since) if parts else self._loose_first
+        self.loosen(int(self.parts[one]), min(float(self.dark_since[one]), at))
         self.places[one] = Place.OUT
         self.expiries[one], self.dark_since[one], self.parts[one] = NEVER, NEVER, 0
+
+    def loosen(self, parts: int, since: float) -> None:
+        """So many partitions have nobody, and are not read since then."""
+        if parts:
+            self.loose += parts
+            self._loose_since += parts * since
+            self._loose_first = min(self._loose_first, since)
+
+    def is_empty(self) -> bool:
+        """Whether the coordinator counts no member: what is loose waits for the next that comes."""
+        return not bool(np.any(self.places != Place.OUT))
 
     def resume(self, one: int, at: float) -> None:
         """It goes on where it was: static and back in time, or the pause was short."""

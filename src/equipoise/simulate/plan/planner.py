@@ -32,11 +32,13 @@ STRATEGIES = {
 
 
 def plan(scenario: str, strategies: Sequence[str], settings: PlanSettings) -> Iterator[Planned]:
-    """The costs of each strategy. UsageError names a scenario or a strategy that there is not."""
+    """The costs of each strategy. UsageError names a scenario or a strategy that there is not, or a setting."""
     if scenario not in SCENARIOS:
         raise UsageError(f"there is no scenario {scenario}; write one of {', '.join(SCENARIOS)}")
     if unknown := [name for name in strategies if name not in STRATEGIES]:
         raise UsageError(f"there is no strategy {unknown[0]}; write one of {', '.join(STRATEGIES)}")
+    if min(settings.heartbeat_interval_ms, settings.consumer_heartbeat_interval_ms) < 1:
+        raise UsageError("members send heartbeats: write 1ms or more between two of them")
     for name in strategies:
         yield _planned(name, scenario, settings)
 
