@@ -14,6 +14,7 @@ from equipoise.console import words
 from equipoise.simulate.scripts.runner import play
 from equipoise.simulate.scripts.zookeeper_commands import COMMANDS
 from equipoise.simulate.tour import EPISODES, episode
+from equipoise.wire.errors import UsageError
 
 TOUR = Path(__file__).parents[2] / "docs" / "tour.md"
 HOME = Path(__file__).parents[2] / "src" / "equipoise" / "simulate" / "tour"
@@ -54,6 +55,26 @@ def test_the_command_plays_an_episode_and_a_file_of_ones_own(tmp_path: Path) -> 
     assert "expects other lines" in differs.stderr
     assert equipoise("simulate", "play", str(mine), "--rewrite").returncode == 0
     assert mine.read_text(encoding="utf-8") == episode(4)
+
+
+def test_a_file_is_compared_by_its_lines(tmp_path: Path) -> None:
+    """Some editors write no newline at the end, others a mark at the beginning."""
+    mine = tmp_path / "mine.txt"
+    mine.write_text("\ufeff" + episode(4).removesuffix("\n"), encoding="utf-8")
+    played = equipoise("simulate", "play", str(mine))
+    assert (played.returncode, played.stdout, played.stderr) == (0, episode(4), "")
+
+
+def test_what_is_no_text_is_one_line(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.txt"
+    mine.write_bytes(b"> topic \xff\n")
+    played = equipoise("simulate", "play", str(mine))
+    assert (played.returncode, played.stderr) == (2, f"equipoise: {mine}: this is no text in UTF-8\n")
+
+
+def test_a_coordinator_needs_clients_to_settle() -> None:
+    with pytest.raises(UsageError, match="script, line 2: settle: a name is missing"):
+        list(play("> config group.max.size=2\n> settle\n> join a\n", "script", words))
 
 
 def test_what_cannot_be_played_is_one_line() -> None:

@@ -297,7 +297,7 @@ def explain(stage: Stage, given: Arguments) -> None:
 
 def settle(stage: Stage, given: Arguments) -> None:
     """settle a b: they behave like good clients until their group is Stable; only the outcome is shown"""
-    clients = [stage.client(name) for name in given.words]
+    clients = [stage.client(given.word())] + [stage.client(name) for name in given.words]
     given.words = []
     lines, stage.transcript.lines = stage.transcript.lines, []
     before = stage.now

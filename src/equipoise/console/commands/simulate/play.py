@@ -37,7 +37,7 @@ def play(file: str, rewrite: bool) -> None:
         if file.startswith(_TOUR):
             raise UsageError(f"{file}: the tour cannot be rewritten; copy it to a file of your own")
         Path(file).write_text(played, encoding="utf-8")
-    elif _expects(script) and played != script:
+    elif _expects(script) and played.splitlines() != script.splitlines():
         print(f"\nequipoise: {file} expects other lines:", file=sys.stderr)
         for line in unified_diff(script.splitlines(), played.splitlines(), "expected", "played", n=1, lineterm=""):
             print(printable(line), file=sys.stderr)
@@ -46,11 +46,19 @@ def play(file: str, rewrite: bool) -> None:
 
 def _read(file: str) -> str:
     if not file.startswith(_TOUR):
-        return Path(file).read_text(encoding="utf-8")
+        return _text(file)
     name = file.removeprefix(_TOUR)
     if not name.isdecimal() or not 1 <= int(name) <= len(EPISODES):
         raise UsageError(f"{file}: there is no such episode; write tour/1 to tour/{len(EPISODES)}")
     return episode(int(name))
+
+
+def _text(file: str) -> str:
+    """Some editors begin a file with a mark of its encoding."""
+    try:
+        return Path(file).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise UsageError(f"{file}: this is no text in UTF-8") from None
 
 
 def _expects(script: str) -> bool:
