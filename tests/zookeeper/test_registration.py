@@ -48,6 +48,37 @@ def test_the_brokers_node_is_where_clients_find_it(town: Town) -> None:
     assert town.children("/brokers/ids") == set()
 
 
+@pytest.mark.parametrize("others", ["", ",PLAIN://127.0.0.1:0"])
+def test_a_listener_is_published_with_its_protocol(town: Town, others: str) -> None:
+    """A consumer of that time would speak plain text to it, and read nothing."""
+    settings = {
+        "listeners": f"SAFE://127.0.0.1:0{others}",
+        "listener.security.protocol.map": "SAFE:SASL_PLAINTEXT,PLAIN:PLAINTEXT",
+        "listener.name.safe.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.safe.plain.sasl.jaas.config": (
+            'org.apache.kafka.common.security.plain.PlainLoginModule required user_a="a-secret";'
+        ),
+        "node.id": 7,
+    }
+    with BrokerRegistration(town.connect) as registration, Broker(settings) as broker:
+        broker.call(lambda server: register(server, registration))
+        town.wait_until("it is there", lambda: "7" in town.children("/brokers/ids"))
+        node = nodes(town, "/brokers/ids")["7"]
+        ports = broker.call(lambda server: [listener.port for listener in server.listeners.all])
+    if others:
+        assert (node["host"], node["port"], node["endpoints"]) == (
+            "127.0.0.1",
+            ports[1],
+            [f"PLAINTEXT://127.0.0.1:{ports[1]}"],
+        )
+    else:
+        assert (node["host"], node["port"], node["endpoints"]) == (
+            None,
+            -1,
+            [f"SASL_PLAINTEXT://127.0.0.1:{ports[0]}"],
+        )
+
+
 def test_topics_follow_the_broker(town: Town) -> None:
     town.create_topic("orders", 2)
     number = town.broker.call(lambda server: server.node_id)

@@ -16,7 +16,15 @@ from kazoo.protocol.states import KazooState
 
 from equipoise.closing import Closing
 from equipoise.wire.errors import ProtocolError, UsageError
-from equipoise.zookeeper.protocol.layout import BROKER_IDS, TOPICS, broker_json, topic_json, topic_path, topic_replicas
+from equipoise.zookeeper.protocol.layout import (
+    BROKER_IDS,
+    PLAINTEXT,
+    TOPICS,
+    broker_json,
+    topic_json,
+    topic_path,
+    topic_replicas,
+)
 from equipoise.zookeeper.session import open_client, session_id
 
 log = logging.getLogger(__name__)
@@ -31,6 +39,7 @@ class Identity(NamedTuple):
     host: str
     port: int
     rack: str | None = None
+    protocol: str = PLAINTEXT
 
     @property
     def path(self) -> str:
@@ -107,7 +116,8 @@ class BrokerRegistration(Closing):
             self._drop_topic(topic, identity.node_id)
 
     def _register(self, identity: Identity) -> None:
-        data = broker_json(identity.host, identity.port, time.time_ns() // 1_000_000, identity.rack)
+        now_ms = time.time_ns() // 1_000_000
+        data = broker_json(identity.host, identity.port, now_ms, identity.rack, protocol=identity.protocol)
         try:
             self.client.create(identity.path, data, ephemeral=True, makepath=True)
         except NodeExistsError:

@@ -100,8 +100,9 @@ def test_brokers() -> None:
 
 def test_a_broker_without_a_plaintext_listener_is_named() -> None:
     data = b'{"version":4,"host":null,"port":-1,"endpoints":["SSL://a:9093"]}'
-    with pytest.raises(ProtocolError, match=r"the registration of broker 1 .* has no PLAINTEXT listener"):
-        broker_address("1", data)
+    for written in (data, broker_json("a", 9093, 5, protocol="SASL_SSL")):
+        with pytest.raises(ProtocolError, match=r"the registration of broker 1 .* has no PLAINTEXT listener"):
+            broker_address("1", written)
 
 
 def test_topics() -> None:

@@ -16,6 +16,7 @@ from equipoise.zookeeper.protocol.assignment import Strategy
 BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 CONSUMERS = "/consumers"
+PLAINTEXT = "PLAINTEXT"
 _OFFSET = re.compile(rb"\s*(-?[0-9]{1,30})?\s*")
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__rebalances"})
 
@@ -156,16 +157,18 @@ class BrokerAddress(NamedTuple):
     port: int
 
 
-def broker_json(host: str, port: int, now_ms: int, rack: str | None = None) -> bytes:
-    """The node of a broker in the fourth version of its format, which all old clients read."""
+def broker_json(host: str, port: int, now_ms: int, rack: str | None = None, *, protocol: str = PLAINTEXT) -> bytes:
+    """The node of a broker in the fourth version of its format, which all old clients read. `host` and `port` in it are
+    for clients that know nothing of protocols."""
+    is_plain = protocol == PLAINTEXT
     document = {
         "version": 4,
-        "host": host,
-        "port": port,
+        "host": host if is_plain else None,
+        "port": port if is_plain else -1,
         "jmx_port": -1,
         "timestamp": str(now_ms),
-        "endpoints": [f"PLAINTEXT://{host}:{port}"],
-        "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
+        "endpoints": [f"{protocol}://{host}:{port}"],
+        "listener_security_protocol_map": {protocol: protocol},
     }
     return _dump(document | ({} if rack is None else {"rack": rack}))
 
@@ -176,7 +179,7 @@ def broker_address(broker_id: str, data: bytes) -> BrokerAddress:
     def build(document: Any) -> BrokerAddress:
         for endpoint in document.get("endpoints", ()):
             protocol, _, address = endpoint.partition("://")
-            if protocol == "PLAINTEXT":
+            if protocol == PLAINTEXT:
                 host, _, port = address.rpartition(":")
                 return BrokerAddress(host.strip("[]"), int(port))
         if not document["host"]:
