@@ -257,6 +257,14 @@ def test_explain_reads_again_if_a_member_leaves_meanwhile(town: Town, monkeypatc
     assert [member.consumer_id for member in view.members] == [one.consumer.consumer_id]
 
 
+def test_explain_only_reads(town: Town) -> None:
+    """Also a path that is not there, because it was mistyped: another command would make it."""
+    command = [sys.executable, "-m", "equipoise", "zookeeper", "explain", "--zookeeper", f"{town.connect}/mistyped"]
+    ended = subprocess.run([*command, "billing"], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (2, "equipoise: ZooKeeper knows no group 'billing': there are none\n")
+    assert "mistyped" not in town.children("/")
+
+
 def test_explain_of_a_group_that_is_not_there(town: Town) -> None:
     with pytest.raises(UsageError, match="ZooKeeper knows no group 'nobody': there are none"):
         explain_group(town.zk, "nobody")

@@ -44,7 +44,9 @@ def _logger(attempts: _Attempts) -> logging.Logger:
     return logger
 
 
-def open_client(hosts: str, session_timeout_ms: int, connection_timeout_ms: int | None = None) -> KazooClient:
+def open_client(
+    hosts: str, session_timeout_ms: int, connection_timeout_ms: int | None = None, *, makes_chroot: bool = True
+) -> KazooClient:
     """Connected. UsageError if no server answers in time, or if there is no such address."""
     seconds = (connection_timeout_ms or session_timeout_ms) / 1000
     attempts = _Attempts()
@@ -63,7 +65,7 @@ def open_client(hosts: str, session_timeout_ms: int, connection_timeout_ms: int 
                 f"no ZooKeeper server answers at {hosts} within {seconds:g} s{why}: start one (equipoise zookeeper "
                 "serve), or correct the address (zookeeper.connect, --zookeeper)"
             )
-        if client.chroot:
+        if client.chroot and makes_chroot:
             _make_chroot(client)
     except BaseException:
         client.stop()

@@ -58,7 +58,7 @@ def zookeeper_explain(group: str, hosts: str, as_json: bool) -> None:
     from equipoise.zookeeper.explain import explain_group
     from equipoise.zookeeper.session import open_client
 
-    client = open_client(hosts, _SESSION_MS)
+    client = open_client(hosts, _SESSION_MS, makes_chroot=False)
     try:
         view = explain_group(client, group)
     finally:
