@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -253,6 +254,33 @@ def test_an_answer_that_cannot_be_read_does_not_end_the_reading(
     monkeypatch.setattr(reader, "poll", fail)
     town.wait_read(town.produce("orders", 2, 10))
     assert len(failures) == 2
+
+
+@both
+def test_a_listener_that_wants_to_end_the_process_fails_an_attempt(
+    town: Town, mode: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """pytest.fail() and sys.exit() are no Exceptions: they would end the thread that rebalances."""
+    town.create_topic("orders", 2)
+    one = town.join("c1", {"orders": 1}, mode=mode)
+    town.wait_settled(town.places("orders", 2), one)
+    starting = one.before_starting_fetchers
+    endings: list[int] = []
+
+    def end_once(consumer_id: str, decision: Mapping[TopicPartition, str]) -> None:
+        if not endings:
+            endings.append(1)
+            sys.exit("enough")
+        starting(consumer_id, decision)
+
+    monkeypatch.setattr(one, "before_starting_fetchers", end_once)
+    two = town.join("c2", {"orders": 1}, mode=mode)
+    town.wait_settled(town.places("orders", 2), one, two)
+    assert endings
+    assert mode == "faithful" or "RuntimeError(\"the listener raised SystemExit('enough')\")" in caplog.text
+    town.leave(two)
+    town.wait_settled(town.places("orders", 2), one)
+    town.wait_read(town.produce("orders", 2, 10))
 
 
 @both

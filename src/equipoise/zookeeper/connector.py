@@ -40,7 +40,7 @@ _random = random.Random()  # the module's own belongs to the application, which 
 
 
 class ConsumerRebalanceListener:
-    """Told by the thread that rebalances. What it raises fails the attempt."""
+    """Told by the thread that rebalances. What it raises fails the attempt; SystemExit does not end the process."""
 
     def before_releasing_partitions(self, partitions: frozenset[TopicPartition]) -> None:
         """They are read no more, and not yet given up."""
@@ -158,9 +158,11 @@ class ZookeeperConsumerConnector:
             actions.ConnectFetchers: lambda action: fetchers.connect(servers_of(action.brokers)),
             actions.ReachesBrokers: lambda action: fetchers.reaches(servers_of(action.brokers)),
             actions.UpdateFetcher: lambda action: fetchers.start_connections(action.registry),
-            actions.BeforeReleasingPartitions: lambda action: listener.before_releasing_partitions(action.partitions),
-            actions.BeforeStartingFetchers: lambda action: listener.before_starting_fetchers(
-                action.consumer_id, action.decision
+            actions.BeforeReleasingPartitions: lambda action: self._tell(
+                listener.before_releasing_partitions, action.partitions
+            ),
+            actions.BeforeStartingFetchers: lambda action: self._tell(
+                listener.before_starting_fetchers, action.consumer_id, action.decision
             ),
             actions.FollowTopics: lambda action: self.subscription.follow(
                 self.client, action.known, self.handle_data_change
@@ -187,6 +189,17 @@ class ZookeeperConsumerConnector:
     def _synchronized(self, action: Synchronized[Any]) -> Any:
         with self.rebalance_lock:
             return self.run(action.steps)
+
+    def _tell(self, told: Callable[..., None], *arguments: object) -> None:
+        """Calls the listener. SystemExit would end the executor, and with it all rebalances, in silence."""
+        try:
+            told(*arguments)
+        except Exception:
+            raise
+        except BaseException as error:
+            if threading.current_thread() is not self._thread:
+                raise
+            raise RuntimeError(f"the listener raised {error!r}") from error
 
     def _open_gate(self, action: actions.OpenGate) -> None:
         with self._changed:

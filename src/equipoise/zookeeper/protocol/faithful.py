@@ -30,7 +30,7 @@ from equipoise.zookeeper.protocol.actions import ConsumerEvent
 from equipoise.zookeeper.protocol.assignment import Decision, share_of
 from equipoise.zookeeper.protocol.layout import Registration
 from equipoise.zookeeper.protocol.nodes import Create, Delete, GetData
-from equipoise.zookeeper.protocol.policy import RebalancePolicy, SessionState
+from equipoise.zookeeper.protocol.policy import RebalancePolicy, SessionState, described
 from equipoise.zookeeper.protocol.steps import Steps, Synchronized
 from equipoise.zookeeper.protocol.views import AssignmentContext, Gate, Plan
 
@@ -65,7 +65,7 @@ class FaithfulPolicy(RebalancePolicy):
 
     def failed(self, error: Exception, undone: set[ConsumerEvent]) -> Steps[None]:
         """It is told, and that is all: nothing is read until something else happens."""
-        yield from actions.Log(f"{self.consumer_id}: {error}")
+        yield from actions.Log(f"{self.consumer_id}: {described(error)}")
         for event in undone:
             yield from actions.Notify(event)
 

@@ -31,6 +31,7 @@ from dataclasses import replace
 from typing import Literal
 
 from equipoise.member.partitions import TopicPartition
+from equipoise.wire.errors import EquipoiseError
 from equipoise.zookeeper.config import ZooKeeperConsumerConfig
 from equipoise.zookeeper.protocol.actions import (
     CommittedInKafka,
@@ -50,6 +51,11 @@ from equipoise.zookeeper.protocol.views import AssignmentContext, Gate, Partitio
 
 SessionState = Literal["CONNECTED", "SUSPENDED", "LOST"]
 IDLE_MS = 1000
+
+
+def described(error: Exception) -> str:
+    """Ours are sentences; others, which a listener may raise, say little without their kind: KeyError('orders')."""
+    return str(error) if isinstance(error, EquipoiseError) else repr(error)
 
 
 class RebalancePolicy(ABC):

@@ -29,7 +29,7 @@ from equipoise.zookeeper.protocol.errors import InconsistentStrategyError, NotRe
 from equipoise.zookeeper.protocol.fencing import FencedNodes
 from equipoise.zookeeper.protocol.layout import Registration
 from equipoise.zookeeper.protocol.nodes import Delete, Exists, SessionId
-from equipoise.zookeeper.protocol.policy import IDLE_MS, RebalancePolicy, SessionState
+from equipoise.zookeeper.protocol.policy import IDLE_MS, RebalancePolicy, SessionState, described
 from equipoise.zookeeper.protocol.steps import Steps, Synchronized
 from equipoise.zookeeper.protocol.views import (
     AssignmentContext,
@@ -186,7 +186,7 @@ class SafePolicy(RebalancePolicy):
 
     def failed(self, error: Exception, undone: set[ConsumerEvent]) -> Steps[None]:
         """Everything is looked at again, soon. A consumer that does not fit leaves, and the application hears why."""
-        yield from actions.Log(f"{self.consumer_id}: {error}")
+        yield from actions.Log(f"{self.consumer_id}: {described(error)}")
         if isinstance(error, InconsistentStrategyError):
             yield from actions.Abandon(error)
             return
