@@ -113,6 +113,25 @@ def test_commands_without_their_packages(arguments: list[str]) -> None:
     check_line(run_bare("equipoise.console.main", *arguments), "pip install 'equipoise[")
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "groups reset billing --to file:{file}",
+        "metrics --token-file {file}",
+        "console --token-file {file}",
+        "users add alice --password-file {file}",
+        "simulate play {file}",
+        "run {file}",
+        "topics list --command-config {file}",
+    ],
+)
+def test_a_file_that_is_no_text_is_named(command: Command, broker: Any, tmp_path: Path, arguments: str) -> None:
+    file = tmp_path / "photo.png"
+    file.write_bytes(b"\x89PNG")
+    where = [] if arguments.startswith(("simulate", "run")) else ["--bootstrap-servers", broker.bootstrap_servers]
+    check_line(command(*arguments.format(file=file).split(), *where), str(file))
+
+
 def test_an_error_of_the_system_is_a_line(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> None:
         raise PermissionError(13, "Permission denied", "/somewhere")

@@ -190,6 +190,14 @@ def client_settings(file: Path) -> tuple[dict[str, object], str | None]:
     return settings, None if servers is None else str(servers)
 
 
+def read_text(named: str, file: Path) -> str:
+    """A file that people write. UsageError: it is no text. `named`: as the command line has it."""
+    try:
+        return file.read_text(encoding="utf-8-sig")  # some editors begin with a mark
+    except UnicodeDecodeError:
+        raise UsageError(f"{named}: this is no text in UTF-8") from None
+
+
 def parse_duration(option: str, text: str) -> int:
     """Milliseconds of an age. UsageError names the option."""
     found = _AGE.fullmatch(text.strip().lower())
@@ -201,9 +209,9 @@ def parse_duration(option: str, text: str) -> int:
 def parse_time(option: str, text: str, now_ms: int) -> int:
     """Milliseconds since 1970 of an age counted back from now, a date or an ISO time; without a zone, local time."""
     if _AGE.fullmatch(text.strip().lower()):
-        return now_ms - parse_duration(option, text)
+        return max(0, now_ms - parse_duration(option, text))  # below 0 are Kafka's words: -1 is the end
     try:
-        return round(datetime.fromisoformat(text).timestamp() * 1000)
+        return max(0, round(datetime.fromisoformat(text).timestamp() * 1000))
     except ValueError:
         raise UsageError(
             f"{option} {text}: write an age (30m, 7d), a date (2026-01-31) or a time (2026-01-31T08:00)"

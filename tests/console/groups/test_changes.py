@@ -42,6 +42,8 @@ def stopped(broker: Broker, produce: Produce) -> None:
         ("1d", {0: 0, 1: 0}),  # all records are younger
         ("0s", {0: 10, 1: 5}),  # none is
         ("2001-01-01", {0: 0, 1: 0}),
+        ("1969-12-31T23:59:59.999Z", {0: 0, 1: 0}),  # not the end, though it is -1
+        ("40000d", {0: 0, 1: 0}),  # before 1970
     ],
 )
 def test_reset_commits_what_was_shown(groups: Command, broker: Broker, target: str, expected: dict[int, int]) -> None:
@@ -81,6 +83,21 @@ def test_reset_of_some_partitions_from_a_file_and_from_another_group(
     assert committed(broker, "copy") == {0: 4, 1: 5, 3: 0}
     assert groups("reset", "third", "--to", "group:copy", "--yes").status == 0
     assert committed(broker, "third") == {0: 4, 1: 5, 3: 0}
+
+
+@pytest.mark.usefixtures("stopped")
+def test_a_reset_that_changes_nothing_is_a_slip(groups: Command, broker: Broker, tmp_path: Path) -> None:
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.create_topic("other", 1)
+    file = tmp_path / "offsets.csv"
+    file.write_text("\ufefforders,0,1\n")  # with the mark of some editors
+    places = {"+1": "group 'billing'", "group:billing": "group 'billing'", f"file:{file}": str(file)}
+    for target, place in places.items():
+        ended = groups("reset", "billing", "--topic", "other", "--to", target, "--yes")
+        assert (ended.status, ended.out) == (2, "")
+        assert ended.err == f"equipoise: --to {target}: {place} has no offset of other\n"
+    assert groups("reset", "billing", "--to", f"file:{file}", "--yes").status == 0
+    assert committed(broker) == {0: 1, 1: 0}
 
 
 @pytest.mark.usefixtures("stopped")

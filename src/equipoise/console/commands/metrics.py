@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from equipoise.console.edge import missing_package, run_loop
-from equipoise.console.options import PATH, ClusterOptions, Duration, timed_cluster_options
+from equipoise.console.options import PATH, ClusterOptions, Duration, read_text, timed_cluster_options
 from equipoise.http_server import bind, start_server
 from equipoise.metrics_server import Pages, check_address
 from equipoise.watching.watcher import Watched, wall_time, watching
@@ -48,7 +48,7 @@ def metrics(
 
 
 def _token(file: Path) -> str:
-    token = file.read_text(encoding="utf-8").strip()
+    token = read_text(f"--token-file {file}", file).strip()
     if not token:
         raise UsageError(f"--token-file {file}: the file is empty")
     return token

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from equipoise.console.options import PATH, ClusterOptions, Whole, json_option, timed_cluster_options
+from equipoise.console.options import PATH, ClusterOptions, Whole, json_option, read_text, timed_cluster_options
 from equipoise.console.tables import print_table
 from equipoise.security.sasl.scram import HASHES
 from equipoise.wire.errors import UsageError
@@ -96,8 +96,8 @@ def _done(admin: Admin, told: str, name: str, *, as_json: bool) -> None:
 def _password(file: Path | None) -> str:
     """From the file, the environment or a prompt: arguments can be seen by every user of the machine."""
     if file is not None:
-        text = sys.stdin.readline() if str(file) == "-" else file.read_text().partition("\n")[0]
-        password = text.rstrip("\r\n")
+        text = sys.stdin.readline() if str(file) == "-" else read_text(f"--password-file {file}", file)
+        password = text.partition("\n")[0].rstrip("\r")
     elif _VARIABLE in os.environ:
         password = os.environ[_VARIABLE]
     elif sys.stdin.isatty():

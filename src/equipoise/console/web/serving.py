@@ -15,6 +15,7 @@ from typing import Any
 
 import uvicorn
 
+from equipoise.console.options import read_text
 from equipoise.console.web.app import make_app, new_live
 from equipoise.console.web.broker_figures import BrokerFiguresReader
 from equipoise.console.web.guard import App, new_token
@@ -69,7 +70,7 @@ class Listen:
 
 def read_token(file: Path) -> str:
     """The token in a file. UsageError: there is none that is hard to guess."""
-    text = file.read_text(encoding="utf-8").strip()
+    text = read_text(f"--token-file {file}", file).strip()
     if len(text) < 16 or not text.isascii() or not text.replace("-", "").replace("_", "").isalnum():
         raise UsageError(f"--token-file {file}: write one line of 16 or more letters, digits, - and _")
     return text

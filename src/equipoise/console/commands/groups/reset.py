@@ -13,7 +13,7 @@ from equipoise.client import Admin, TopicPartition
 from equipoise.client.consumer.config import EARLIEST, LATEST
 from equipoise.client.metadata.list_offsets import all_listed
 from equipoise.console.commands.groups.changes import chosen_partitions, committed_topics, parse_topic, refuse_members
-from equipoise.console.options import ClusterOptions, parse_time
+from equipoise.console.options import ClusterOptions, parse_time, read_text
 from equipoise.console.output import Output, confirmed, head_of, number, output_options, print_json
 from equipoise.console.tables import counted, print_table
 from equipoise.watching.watcher import wall_time
@@ -111,6 +111,8 @@ def plan(admin: Admin, name: str, topics: Sequence[str], target: str) -> list[Ch
         raise UsageError(f"group {name!r} has committed nothing: name the topics with --topic")
     starts, ends = (all_listed(admin.list_offsets(dict.fromkeys(partitions, which))) for which in (EARLIEST, LATEST))
     wanted = _targets(admin, target, committed, ends) if given is None else given
+    if wanted.keys().isdisjoint(partitions):
+        raise UsageError(f"--to {target}: {_source(name, target)} has no offset of {', '.join(topics)}")
     return [
         Change(
             one.topic,
@@ -138,6 +140,13 @@ def _given(admin: Admin, target: str) -> dict[TopicPartition, int] | None:
             raise UsageError(f"--to {target}: group {other!r} has committed nothing; `equipoise groups list` shows all")
         return {one: place.offset for one, place in committed.items()}
     return None
+
+
+def _source(name: str, target: str) -> str:
+    """Where the offsets come from: the file, the other group, or the group itself."""
+    if target.startswith(_FROM_FILE):
+        return target.removeprefix(_FROM_FILE)
+    return f"group {target.removeprefix(_FROM_GROUP) if target.startswith(_FROM_GROUP) else name!r}"
 
 
 def _partitions(admin: Admin, name: str, topics: Sequence[str]) -> list[TopicPartition]:
@@ -179,7 +188,7 @@ def _targets(
 def read_file(path: str) -> dict[TopicPartition, int]:
     """Lines TOPIC,PARTITION,OFFSET, as `groups offsets --export` and Kafka's tool write them."""
     found: dict[TopicPartition, int] = {}
-    for count, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
+    for count, line in enumerate(read_text(path, Path(path)).splitlines(), 1):
         parts = [part.strip().strip('"') for part in line.rsplit(",", 2)]
         if len(parts) == 3 and parts[1].isdecimal() and parts[2].isdecimal():
             found[TopicPartition(parts[0], int(parts[1]))] = int(parts[2])

@@ -10,6 +10,7 @@ import click
 
 from equipoise.console import words
 from equipoise.console.edge import REFUSED
+from equipoise.console.options import read_text
 from equipoise.simulate.scripts.runner import play as play_script
 from equipoise.simulate.tour import EPISODES, episode
 from equipoise.wire.errors import UsageError
@@ -46,19 +47,11 @@ def play(file: str, rewrite: bool) -> None:
 
 def _read(file: str) -> str:
     if not file.startswith(_TOUR):
-        return _text(file)
+        return read_text(file, Path(file))
     name = file.removeprefix(_TOUR)
     if not name.isdecimal() or not 1 <= int(name) <= len(EPISODES):
         raise UsageError(f"{file}: there is no such episode; write tour/1 to tour/{len(EPISODES)}")
     return episode(int(name))
-
-
-def _text(file: str) -> str:
-    """Some editors begin a file with a mark of its encoding."""
-    try:
-        return Path(file).read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise UsageError(f"{file}: this is no text in UTF-8") from None
 
 
 def _expects(script: str) -> bool:
