@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
+import io
 import os
 import select
 import signal
@@ -111,6 +113,18 @@ def test_a_package_that_is_missing_is_named_with_its_extra() -> None:
 @pytest.mark.parametrize("arguments", [["demo"], ["history"]])
 def test_commands_without_their_packages(arguments: list[str]) -> None:
     check_line(run_bare("equipoise.console.main", *arguments), "pip install 'equipoise[")
+
+
+def test_an_output_that_is_full_is_a_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    class Full(io.StringIO):
+        def write(self, _: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(sys, "argv", ["equipoise", "topics", "list", "--json"])
+    monkeypatch.setattr(sys, "stdout", Full())
+    with pytest.raises(SystemExit) as end:
+        edge.fail(OSError(errno.ENOSPC, "No space left on device"))
+    assert (end.value.code, capsys.readouterr().err) == (2, "equipoise: No space left on device\n")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -60,6 +61,18 @@ def test_keys_headers_and_forms(send: Command, call: Command) -> None:
     assert shown == "orders 0 0 7=late origin=shop 100%\n"
     row = json.loads(call("consume", "orders", "--exit", "--format", "json").out)
     assert (row["type"], row["key"], row["value"], row["headers"]) == ("record", "7", "late", [["origin", "shop"]])
+
+
+def test_arguments_that_are_no_text_are_bytes(send: Command, call: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    typed = os.fsdecode(b"\xff")
+    monkeypatch.setattr(sys, "stdin", _Stdin(b"7\xfflate\n"))
+    call("produce", "orders", "--key-separator", typed, "--header", f"h={typed}")
+    shown = json.loads(call("consume", "orders", "--exit", "--json").out)
+    assert (shown["key"], shown["value"], shown["headers"]) == ("7", "late", [["h", "\\xff"]])
+    stdout = io.TextIOWrapper(io.BytesIO())
+    monkeypatch.setattr(sys, "stdout", stdout)
+    assert call("consume", "orders", "--exit", "--format", f"%k{typed}%s").status == 0
+    assert stdout.buffer.getvalue() == b"7\xfflate"
 
 
 def test_objects_become_records(send: Command, call: Command) -> None:

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, NoReturn, TextIO, TypeVar
 
@@ -79,7 +79,8 @@ def fail(error: Exception, program: str = "equipoise") -> NoReturn:
     if _wants_json():
         code = error.code.name if isinstance(error, KafkaError) else _ERROR_NAMES[_status(error)]
         message, _, advice = told.partition("; ")
-        print(json.dumps({"error": {"code": code, "message": message, "advice": advice or None}}))
+        with suppress(OSError):  # stdout may be what has failed
+            print(json.dumps({"error": {"code": code, "message": message, "advice": advice or None}}), flush=True)
     sys.exit(_status(error))
 
 

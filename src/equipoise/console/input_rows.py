@@ -39,8 +39,13 @@ def rows_of_lines(lines: Iterable[bytes], separator: str | None) -> Iterator[Inp
         if separator is None:
             yield InputRow(count, text)
             continue
-        key, found, value = text.partition(separator.encode())
+        key, found, value = text.partition(bytes_of(separator))
         yield InputRow(count, value, key) if found else InputRow(count, text)
+
+
+def bytes_of(argument: str) -> bytes:
+    """An argument in UTF-8. What is none comes as it was typed."""
+    return argument.encode(errors="surrogateescape")
 
 
 def rows_of_json(lines: Iterable[bytes]) -> Iterator[InputRow]:

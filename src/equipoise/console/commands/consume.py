@@ -13,7 +13,7 @@ import click
 
 from equipoise.client import Admin, Consumer, ConsumerRecord, TopicPartition
 from equipoise.client.consumer.config import EARLIEST, LATEST
-from equipoise.console.input_rows import BASE64
+from equipoise.console.input_rows import BASE64, bytes_of
 from equipoise.console.options import ClusterOptions, Whole, parse_time, timed_cluster_options
 from equipoise.views.model import Ms
 from equipoise.views.plain import time_of_record
@@ -229,10 +229,10 @@ def _formatted(form: str, record: ConsumerRecord, shown: Callable[[bytes | None]
     }
     pieces, last = [], 0
     for found in _FIELD.finditer(form):
-        pieces.append(form[last : found.start()].encode())
+        pieces.append(bytes_of(form[last : found.start()]))
         pieces.append(values[found[1]]() if found[1] else _ESCAPES[found[2]])
         last = found.end()
-    return b"".join((*pieces, form[last:].encode()))
+    return b"".join((*pieces, bytes_of(form[last:])))
 
 
 def _plain(record: ConsumerRecord) -> dict[str, object]:

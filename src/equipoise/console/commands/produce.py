@@ -8,7 +8,7 @@ from typing import IO
 import click
 
 from equipoise.client import Producer
-from equipoise.console.input_rows import InputRow, Pairs, rows_of_json, rows_of_lines
+from equipoise.console.input_rows import InputRow, Pairs, bytes_of, rows_of_json, rows_of_lines
 from equipoise.console.options import ClusterOptions, Whole, parse_pairs, timed_cluster_options
 from equipoise.console.output import head_of, print_json
 from equipoise.console.tables import counted
@@ -47,7 +47,7 @@ def produce(
         raise UsageError("--key-separator is for lines; with --input json the object has the key")
     if key_separator == "":
         raise UsageError("--key-separator '': write what stands between key and value, for instance --key-separator :")
-    headers = tuple((name, value.encode()) for name, value in parse_pairs("--header", header, "origin=shop").items())
+    headers = tuple((name, bytes_of(value)) for name, value in parse_pairs("--header", header, "origin=shop").items())
     rows = rows_of_json(file) if form == "json" else rows_of_lines(file, key_separator)
     settings = cluster.client(acks=acks, **{"compression.type": compression})
     if acks != "all":
