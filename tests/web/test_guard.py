@@ -90,6 +90,19 @@ def test_a_token_in_the_address_becomes_a_cookie_and_leaves_the_address() -> Non
     assert answer("/groups", of=secured, cookie=f"{COOKIE}={TOKEN}").status == 200
 
 
+@pytest.mark.parametrize("path", ["/groups/a%2Fb", "/groups/a%3Fb%23c", "/groups/100%25", "/groups/%C3%A9%0A"])
+def test_a_token_leads_to_the_group_of_the_address(path: str) -> None:
+    let_in = answer(f"{path}?token={TOKEN}&from=1", of=app(token=TOKEN))
+    assert (let_in.status, let_in.header("location")) == (303, f"{path}?from=1")
+
+
+@pytest.mark.parametrize("other", ['prefs={"a": [1, 2]}', "a@b=1", "user=a b,c", "é=ü", "x" * 5_000, "", "="])
+def test_cookies_of_other_programs_do_no_harm(other: str) -> None:
+    """All programs on a host share them, whatever their ports."""
+    for cookies in (f"{other}; equipoise_session={TOKEN}", f"equipoise_session={TOKEN};{other}"):
+        assert answer("/groups", of=app(token=TOKEN), cookie=cookies).status == 200
+
+
 def test_a_wrong_token_is_refused_everywhere() -> None:
     secured = app(token=TOKEN)
     assert answer("/groups?token=wrong", of=secured).status == 401

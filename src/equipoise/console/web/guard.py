@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from http.cookies import CookieError, SimpleCookie
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
@@ -36,7 +35,6 @@ HEADERS = (
 )
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _LIVES_S = 30 * 24 * 3600
-_LONGEST_HEADER = 4_096
 
 
 class Refusal(NamedTuple):
@@ -99,7 +97,7 @@ class Guard:
             await _answer(_with_headers(send), Refusal(401, "This is not the token of this console."))
             return
         kept = [(name, value) for name, value in _query(scope) if name != "token"]
-        path = "/" + scope["path"].lstrip("/\\")
+        path = "/" + _raw_path(scope).lstrip("/\\")
         place = path + (f"?{urlencode(kept)}" if kept else "")
         crumb = set_cookie(COOKIE, given, is_tls=self._is_tls, lives_s=_LIVES_S)
         headers = [(b"location", _ascii(place)), (b"set-cookie", crumb.encode()), (b"cache-control", b"no-store")]
@@ -119,12 +117,10 @@ def set_cookie(name: str, value: str, *, is_tls: bool, lives_s: int | None = Non
 
 
 def cookie(header: str, name: str) -> str | None:
-    """One cookie of a request."""
-    try:
-        found = SimpleCookie(header[:_LONGEST_HEADER])
-    except CookieError:
-        return None
-    return found[name].value if name in found else None
+    """One cookie of a request. Beside it stand those of every other program on this host, whatever its port: what they
+    hold need not be what a parser of cookies expects."""
+    pairs = (one.strip().partition("=") for one in header.split(";"))
+    return next((value for given, _, value in pairs if given == name), None)
 
 
 def _is_same_origin(headers: dict[str, str]) -> bool:
@@ -141,6 +137,12 @@ def _bare_host(header: str) -> str:
         return host.partition("]")[0] + "]"
     name, separator, port = host.partition(":")
     return name if not separator or port.isdigit() else ""
+
+
+def _raw_path(scope: Scope) -> str:
+    """As it came: the name of a group may hold a slash or a question mark."""
+    raw: bytes | None = scope.get("raw_path")
+    return str(scope["path"]) if raw is None else raw.partition(b"?")[0].decode("latin-1")
 
 
 def _query(scope: Scope) -> list[tuple[str, str]]:
