@@ -16,7 +16,7 @@ from equipoise.broker import Broker, running
 from equipoise.broker.clock import Ms
 from equipoise.broker.net.authorizer import Authorizer
 from equipoise.broker.server import Server
-from equipoise.coordinator.step import WallTime
+from equipoise.coordinator.wall_time import WallTime
 from equipoise.log.storage import disk
 from tests.broker.rawclient import TIMEOUT, RawClient
 

@@ -10,7 +10,7 @@ from equipoise.coordinator.consumer.records.build import current_record
 from equipoise.coordinator.consumer.states import GROUP_STATES, MEMBER_STEPS, GroupState, MemberEvent, MemberState
 from equipoise.coordinator.events import MemberLeft
 from equipoise.coordinator.reasons import Departure, Who
-from equipoise.coordinator.step import WallTime
+from equipoise.coordinator.wall_time import WallTime
 from equipoise.wire.errors import ErrorCode
 from tests.consumer_groups.stage import SESSION, Member, Stage, settle, topic_id
 

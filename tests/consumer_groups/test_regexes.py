@@ -13,7 +13,8 @@ from equipoise.coordinator.consumer.group import ConsumerGroup, ResolvedRegex
 from equipoise.coordinator.consumer.regex import compile_regex
 from equipoise.coordinator.metadata import TopicImage
 from equipoise.coordinator.shard import Shard
-from equipoise.coordinator.step import Caller, Resolve, Step, WallTime
+from equipoise.coordinator.step import Caller, Resolve, Step
+from equipoise.coordinator.wall_time import WallTime
 from equipoise.wire.apis.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from equipoise.wire.apis.k68_consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

@@ -10,11 +10,9 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import pkgutil
 import signal
 import subprocess
 import sys
-from importlib import import_module
 from typing import IO
 
 from equipoise.process_guard import GUARD, GuardedProcess
@@ -91,11 +89,10 @@ class WarmBroker(ServedBroker):
 
 def main() -> None:
     """Forks a child for each line of stdin: says its pid, and, when it has ended, its status."""
-    from equipoise.broker import handlers, running  # noqa: F401  what `equipoise serve` loads when it is called
+    from equipoise.broker import late_imports
     from equipoise.console.main import run
 
-    for module in pkgutil.iter_modules(handlers.__path__, f"{handlers.__name__}."):
-        import_module(module.name)
+    late_imports.import_all()
     for line in sys.stdin:
         arguments, log = json.loads(line)
         child = os.fork()

@@ -9,7 +9,7 @@ import pytest
 from equipoise.coordinator.classic.states import TRANSITIONS, State
 from equipoise.coordinator.events import StateChanged
 from equipoise.coordinator.reasons import Cause, Trigger
-from equipoise.coordinator.step import WallTime
+from equipoise.coordinator.wall_time import WallTime
 from equipoise.wire.errors import ErrorCode, IllegalTransition
 from tests.spec.context import (
     DELAY,

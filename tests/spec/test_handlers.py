@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from equipoise.broker import Broker
-from equipoise.broker.groups.shards import OFFSETS_TOPIC
 from equipoise.broker.server import Server
+from equipoise.broker.topics.topics import OFFSETS_TOPIC
 from equipoise.coordinator.shard_state import Status
 from equipoise.security.acls import AclOperation, Resource
 from equipoise.security.session import Session

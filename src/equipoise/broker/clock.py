@@ -13,7 +13,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import NewType, Protocol
 
-from equipoise.coordinator.step import WallTime
+from equipoise.coordinator.wall_time import WallTime
 from equipoise.wire.errors import UsageError
 
 Ms = NewType("Ms", int)

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from equipoise.assignors import registered_assignors
 from equipoise.broker.net.listener_config import (
     ConfiguredListener,
     ListenerTexts,
@@ -25,6 +24,12 @@ from equipoise.wire.errors import UsageError
 DAY_MS = 86_400_000
 INTERNAL_SEGMENT_BYTES = "internal.segment.bytes"
 DOCUMENT = "SUPPORTED.md"  # lists all of them
+
+
+def _assignors() -> tuple[str, ...]:
+    from equipoise.assignors import registered_assignors  # milliseconds of the start of a broker that has the default
+
+    return registered_assignors()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +194,7 @@ class BrokerConfig:
     group_consumer_assignors: str = setting(
         "uniform,range",
         "Assignors of `consumer` groups; the first is the default.",
-        list_of=registered_assignors,
+        list_of=_assignors,
     )
     group_consumer_migration_policy: str = setting(
         "bidirectional",
@@ -319,6 +324,11 @@ class BrokerConfig:
 
     # No setting, but made of all settings of listeners:
     configured_listeners: tuple[ConfiguredListener, ...] = (ConfiguredListener("PLAINTEXT", "PLAINTEXT", "", 0),)
+
+    @property
+    def serves_consumer_groups(self) -> bool:
+        """Whether groups of KIP-848 are served."""
+        return "consumer" in self.group_coordinator_rebalance_protocols.split(",")
 
     @classmethod
     def parse(cls, settings: Mapping[str, object]) -> BrokerConfig:

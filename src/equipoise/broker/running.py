@@ -17,6 +17,7 @@ from equipoise.broker.cluster import actions
 from equipoise.broker.cluster.live_broker import LiveBrokers
 from equipoise.broker.config import BrokerConfig
 from equipoise.broker.first_users import FirstUser, parse_first_users
+from equipoise.broker.late_imports import import_all
 from equipoise.broker.net import descriptors
 from equipoise.broker.security.quick import PLAINTEXT, Security
 from equipoise.broker.server import Server, parse_address
@@ -278,6 +279,7 @@ class Broker:
             return self
         self._started.clear()
         self._failure = None
+        import_all()
         self._thread = threading.Thread(target=self._run, name="equipoise-broker", daemon=True)
         self._thread.start()
         self._started.wait()

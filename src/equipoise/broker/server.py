@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from equipoise.broker.background_tasks import BackgroundTasks
 from equipoise.broker.cluster.cluster import Cluster
 from equipoise.broker.config import BrokerConfig
-from equipoise.broker.groups.coordinator import GroupCoordinator
-from equipoise.broker.groups.shards import OFFSETS_TOPIC
+from equipoise.broker.groups.configs import GroupConfigs
 from equipoise.broker.handlers import Route, find_route
+from equipoise.broker.late_imports import LateImports
 from equipoise.broker.net import descriptors
 from equipoise.broker.net.authorizer import (
     ALL_OPERATIONS,
@@ -32,10 +32,9 @@ from equipoise.broker.net.turns import Turns
 from equipoise.broker.security_store import SecurityStore
 from equipoise.broker.topics.batch_thread import BatchThread
 from equipoise.broker.topics.fetch_sessions import FetchSessionCache
-from equipoise.broker.topics.topics import Partition, Topic, Topics
+from equipoise.broker.topics.topics import OFFSETS_TOPIC, Partition, Topic, Topics
 from equipoise.broker.topics.validation_queue import ValidationQueue
-from equipoise.broker.transactions.coordinator import TransactionCoordinator
-from equipoise.coordinator.step import WallTime
+from equipoise.coordinator.wall_time import WallTime
 from equipoise.log.producer_state import UNVERIFIED, TxnMarker, Verification
 from equipoise.log.storage.flusher import Flusher
 from equipoise.security.acls import (
@@ -56,7 +55,9 @@ if TYPE_CHECKING:
     from equipoise.broker.clock import Clock
     from equipoise.broker.control import Control
     from equipoise.broker.first_users import FirstUser
+    from equipoise.broker.groups.coordinator import GroupCoordinator
     from equipoise.broker.metrics import BrokerMetrics
+    from equipoise.broker.transactions.coordinator import TransactionCoordinator
     from equipoise.log.partition import LogAppendInfo
     from equipoise.log.storage.directory import DataDirectory, MemoryDirectory
 
@@ -81,8 +82,9 @@ class Server:
         self.clock = clock
         self.topics = Topics(directory, config)
         self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
-        self.group_coordinator = GroupCoordinator(self)
-        self.transaction_coordinator = TransactionCoordinator(self)
+        self.group_configs = GroupConfigs(self)
+        self._group_coordinator: GroupCoordinator | None = None
+        self._transaction_coordinator: TransactionCoordinator | None = None
         self.security = SecurityStore(self)
         self.first_users: list[FirstUser] = []
         self.first_acls: list[Acl] = []
@@ -108,6 +110,7 @@ class Server:
         self.gathered: dict[Connection, None] | None = None  # with replies to send, while `_together` runs
         loop = asyncio.get_running_loop()
         self.turns = Turns(loop)
+        self._late_imports = LateImports(self._open_coordinators)
         self.client_warnings = ClientWarnings(clock.now)
         self.flusher = Flusher(lambda end_round: loop.call_soon_threadsafe(self._together, end_round))
 
@@ -277,6 +280,41 @@ class Server:
             self.flusher.dirty(partition.log)
         return appended
 
+    # -- coordinators
+
+    @property
+    def group_coordinator(self) -> GroupCoordinator:
+        """The shards of groups. The first caller opens them, if they are not open yet: see `late_imports.py`."""
+        return self._group_coordinator or self._open_groups()
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether the groups are open: before that no connection has carried a member."""
+        return self._group_coordinator is not None
+
+    def _open_groups(self) -> GroupCoordinator:
+        from equipoise.broker.groups.coordinator import GroupCoordinator
+
+        made = self._group_coordinator = GroupCoordinator(self)
+        made.open()
+        return made
+
+    @property
+    def transaction_coordinator(self) -> TransactionCoordinator:
+        """The same for transactions."""
+        return self._transaction_coordinator or self._open_transactions()
+
+    def _open_transactions(self) -> TransactionCoordinator:
+        from equipoise.broker.transactions.coordinator import TransactionCoordinator
+
+        made = self._transaction_coordinator = TransactionCoordinator(self)
+        made.open()
+        return made
+
+    def _open_coordinators(self) -> None:
+        """What they have in the log is loaded from now on."""
+        _ = self.group_coordinator, self.transaction_coordinator
+
     # -- connections
 
     def _together(self, work: Callable[[], None]) -> None:
@@ -325,7 +363,8 @@ class Server:
             self.connections.remove(connection)
             connection.listener.forget(connection.peer)
         self.fetch_sessions.disconnected(connection)
-        self.group_coordinator.carriers.ended(connection.carried, self.clock.now())
+        if self.has_groups:
+            self.group_coordinator.carriers.ended(connection.carried, self.clock.now())
         most = min(self.config.max_connections, self._descriptors.connections)
         if self._refused and len(self.connections) <= most * 9 // 10:
             log.warning("connections are accepted again, %d were refused", self._refused)
@@ -343,16 +382,18 @@ class Server:
         self.lookups.start()
         self.validation_queue.thread.start()
         self._background_tasks.start()
-        self.group_coordinator.open()
-        self.transaction_coordinator.open()
+        self._late_imports.begin()
 
     async def stop(self) -> None:
         """What is written is flushed, delayed operations are completed, connections are closed."""
         self._background_tasks.stop()
         self.cluster.close()
         await asyncio.sleep(0)  # who was accepted at the last moment is known, and closed with the others
-        await self.transaction_coordinator.close()
-        await self.group_coordinator.close()
+        self._late_imports.finish()
+        if self._transaction_coordinator is not None:
+            await self._transaction_coordinator.close()
+        if self._group_coordinator is not None:
+            await self._group_coordinator.close()
         await self.lookups.close()
         await self.validation_queue.thread.close()
         self.flusher.close()

@@ -42,8 +42,9 @@ from equipoise.coordinator.outcomes import (
 from equipoise.coordinator.parked import ANSWERED, UNLOADED
 from equipoise.coordinator.reasons import Cause, Trigger
 from equipoise.coordinator.shard_state import ShardState, Status, unchanged
-from equipoise.coordinator.step import Caller, Resolve, Step, WallTime, Write, write_error
+from equipoise.coordinator.step import Caller, Resolve, Step, Write, write_error
 from equipoise.coordinator.timers import TimerKey, TimerKind
+from equipoise.coordinator.wall_time import WallTime
 from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest
 from equipoise.wire.apis.k09_offset_fetch import OffsetFetchRequestTopic, OffsetFetchResponseTopic
 from equipoise.wire.apis.k11_join_group import JoinGroupRequest, JoinGroupResponse

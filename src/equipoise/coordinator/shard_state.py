@@ -14,8 +14,9 @@ from equipoise.coordinator.consumer.member import ConsumerGroupMember, short_id
 from equipoise.coordinator.consumer.settings import GroupSettings, broker_settings
 from equipoise.coordinator.metadata import EMPTY_IMAGE, MetadataImage
 from equipoise.coordinator.offsets.committed import CommittedOffsets
-from equipoise.coordinator.step import WallTime, Write
+from equipoise.coordinator.step import Write
 from equipoise.coordinator.timers import TimerKey, Timers
+from equipoise.coordinator.wall_time import WallTime
 from equipoise.wire.errors import ErrorCode
 
 

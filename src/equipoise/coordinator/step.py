@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NewType, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from equipoise.coordinator.events import Event, MemberFenced
 from equipoise.coordinator.outcomes import Answered, Outcome
@@ -15,9 +15,6 @@ from equipoise.wire.schema import Message
 if TYPE_CHECKING:
     from equipoise.coordinator.changes import Early
     from equipoise.coordinator.consumer.assignment.target import TargetRequest
-
-# Milliseconds since 1970, as records carry them. `now` counts from anywhere: the two are never compared.
-WallTime = NewType("WallTime", int)
 
 
 class Caller(NamedTuple):

@@ -16,7 +16,8 @@ from equipoise.coordinator.consumer.regex import compile_regex
 from equipoise.coordinator.journal import Rebalance
 from equipoise.coordinator.metadata import EMPTY_IMAGE, MetadataImage
 from equipoise.coordinator.shard import Shard
-from equipoise.coordinator.step import Caller, Resolve, Step, WallTime, Write
+from equipoise.coordinator.step import Caller, Resolve, Step, Write
+from equipoise.coordinator.wall_time import WallTime
 from equipoise.simulate.calls import Call
 from equipoise.simulate.clock import Clock
 from equipoise.simulate.observer import Observer

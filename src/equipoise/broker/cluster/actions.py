@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.groups.shards import OFFSETS_TOPIC
+from equipoise.broker.topics.topics import OFFSETS_TOPIC
 from equipoise.coordinator.placement import partition_for
 from equipoise.wire.errors import KafkaError, UsageError
 

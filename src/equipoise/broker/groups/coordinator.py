@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from equipoise.broker.config import BrokerConfig
 from equipoise.broker.groups.carriers import Carriers
-from equipoise.broker.groups.configs import GroupConfigs
 from equipoise.broker.groups.journal import GroupJournal
 from equipoise.broker.groups.preparation import Preparation
 from equipoise.broker.groups.regexes import TopicRegexResolver
-from equipoise.broker.groups.shards import OFFSETS_TOPIC, GroupShard
+from equipoise.broker.groups.shards import GroupShard
 from equipoise.broker.groups.targets import TargetThread
 from equipoise.broker.shard_life import ShardedCoordinator
+from equipoise.broker.topics.topics import OFFSETS_TOPIC
 from equipoise.coordinator.config import GroupConfig
 from equipoise.coordinator.metadata import EMPTY_IMAGE, TopicImage
 from equipoise.coordinator.placement import partition_for
@@ -45,7 +45,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, Shard]):
         self.image = EMPTY_IMAGE
         self._changed_topics: dict[str, None] = {}  # since the image
         self._journal = GroupJournal(server)
-        self.configs = GroupConfigs(server)
+        self.configs = server.group_configs
         self.carriers = Carriers(self)
         self.regexes = TopicRegexResolver(server)
         self.preparation = Preparation(self._prepared)

@@ -19,11 +19,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from equipoise.broker.config import BrokerConfig
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
 from equipoise.wire.apis.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 if TYPE_CHECKING:
+    from equipoise.broker.config import BrokerConfig
     from equipoise.broker.groups.shards import GroupShard
     from equipoise.broker.net.connection import Call
     from equipoise.coordinator.consumer.group import Presence

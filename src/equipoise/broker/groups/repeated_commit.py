@@ -52,6 +52,14 @@ class RepeatedCommits:
             self.known = made if made.size == call.size else None  # or the client writes it in another way
 
 
+def note_commit(call: Call, request: OffsetCommitRequest, topics: Sequence[Topic]) -> None:
+    """A commit of existing partitions was decoded: its connection may bring more like it."""
+    connection = call.connection
+    if connection.repeated_commits is None:
+        connection.repeated_commits = RepeatedCommits()
+    connection.repeated_commits.served(call, request, topics)
+
+
 def _may_repeat(call: Call, request: OffsetCommitRequest) -> bool:
     """Whoever has access rules, counts requests or disturbs them sees all of them decoded."""
     server = call.connection.server

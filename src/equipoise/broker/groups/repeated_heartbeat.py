@@ -10,12 +10,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from equipoise.coordinator.shard import Shard
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
 from equipoise.wire.apis.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 if TYPE_CHECKING:
     from equipoise.broker.net.connection import Call
+    from equipoise.coordinator.shard import Shard
     from equipoise.wire.schema import Message
 
 HeartbeatOfEither = HeartbeatRequest | ConsumerGroupHeartbeatRequest

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Pair = tuple[bytes, bytes | None]  # a key and its value, as they are written
-OFFSETS_TOPIC = "__consumer_offsets"
 _CROWD = 1000  # members: their assignment takes milliseconds to write
 _PORTION = 50  # replies that leave at once; of more, so many together: their clients come back with more work
 _MOST_WRITES = 100  # in one batch: what follows takes milliseconds, in one turn of the loop

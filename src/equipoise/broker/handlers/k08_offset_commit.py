@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from equipoise.broker.groups.repeated_commit import note_commit
 from equipoise.broker.handlers.collected_reply import CollectedReply
 from equipoise.broker.handlers.committed_topics import sort_out
 from equipoise.broker.handlers.groups import authorize_group, caller_of, note_carrier
@@ -54,7 +55,7 @@ def handle(server: Server, request: OffsetCommitRequest, call: Call) -> OffsetCo
     topic_ids = {topic.name: topic.topic_id for topic in known}
     shard.run(shard.core.commit_offsets(request, topic_ids, caller, call.now))
     if not refused:
-        call.connection.repeated_commits.served(call, request, known)
+        note_commit(call, request, known)
     return None
 
 

@@ -37,7 +37,8 @@ def handle(server: Server, request: ApiVersionsRequest, call: Call) -> ApiVersio
         return _admitted(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[]), call)
     call.connection.client_software = names
     call.connection.held_heartbeat.known_as(request.client_software_name, call.client_id)
-    server.group_coordinator.carriers.came((call.client_id, call.connection.client_host), call.now)
+    if server.has_groups:
+        server.group_coordinator.carriers.came((call.client_id, call.connection.client_host), call.now)
     return _admitted(_answer(server, ErrorCode.NONE, call.version), call)
 
 
@@ -56,7 +57,7 @@ def _answer(server: Server, error: ErrorCode, version: int) -> ApiVersionsRespon
     """APIs of `consumer` groups are named only where they are served: clients then say so in their own words."""
     from equipoise.broker.handlers import HANDLERS  # the table of all handlers, this one included
 
-    has_consumer_groups = server.group_coordinator.config.serves_consumer_groups
+    has_consumer_groups = server.config.serves_consumer_groups
     keys = [
         ApiVersion(api_key=key, min_version=handler.advertised.first, max_version=handler.advertised.last)
         for key, handler in HANDLERS.items()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from equipoise.broker.groups.shards import OFFSETS_TOPIC
 from equipoise.broker.handlers.groups import authorize_group
 from equipoise.broker.handlers.transactions import AnswerToken, authorize_id, known_error
+from equipoise.broker.topics.topics import OFFSETS_TOPIC
 from equipoise.coordinator.placement import partition_for
 from equipoise.coordinator.transactions.requests import AddPartitions, Answer
 from equipoise.security.acls import AclOperation

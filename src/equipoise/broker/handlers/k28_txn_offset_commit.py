@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from equipoise.broker.groups.shards import OFFSETS_TOPIC, GroupShard
+from equipoise.broker.groups.shards import GroupShard
 from equipoise.broker.handlers.committed_topics import sort_out
 from equipoise.broker.handlers.groups import authorize_group, caller_of
 from equipoise.broker.handlers.transactions import authorize_id
+from equipoise.broker.topics.topics import OFFSETS_TOPIC
 from equipoise.coordinator.offsets.commit import txn_commit_response
 from equipoise.coordinator.offsets.transactional import commit_transactional_offsets
 from equipoise.coordinator.placement import partition_for

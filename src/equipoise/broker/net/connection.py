@@ -18,9 +18,8 @@ from struct import pack
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
-from equipoise.broker.groups.carriers import Carried
+from equipoise.broker.groups.carried import Carried
 from equipoise.broker.groups.held_heartbeats import HeldHeartbeat
-from equipoise.broker.groups.repeated_commit import RepeatedCommits
 from equipoise.broker.groups.repeated_heartbeat import RepeatedHeartbeat, repeatable
 from equipoise.broker.net.client_warnings import MIN_FRAME, describe_size
 from equipoise.broker.net.memory_pool import FREE_ROOM, MAX_GROWTH, grown
@@ -36,6 +35,7 @@ from equipoise.wire.errors import ProtocolError
 from equipoise.wire.frames import SIZE, FrameSizeError, FrameSplitter, join_small
 
 if TYPE_CHECKING:
+    from equipoise.broker.groups.repeated_commit import RepeatedCommits
     from equipoise.broker.handlers import Route
     from equipoise.broker.net.listeners import Listener
     from equipoise.broker.server import Server
@@ -174,7 +174,7 @@ class Connection(asyncio.BufferedProtocol):
         self.client_software = ("", "")  # name and version, if the client's ApiVersions told
         self.carried = Carried()
         self.held_heartbeat = HeldHeartbeat()
-        self.repeated_commits = RepeatedCommits()
+        self.repeated_commits: RepeatedCommits | None = None  # with the first commit
         self.repeated_heartbeat: RepeatedHeartbeat | None = None  # the last heartbeat, if the next may be like it
         self.peer = "?"
         self.client_host = self.local_host = ""  # the peer as Java prints an address that has no name, and ours
@@ -455,7 +455,7 @@ class Connection(asyncio.BufferedProtocol):
             self._out.append(reply)
             self.held_bytes += len(reply)
             return False
-        commit = self.repeated_commits.known
+        commit = self.repeated_commits and self.repeated_commits.known
         try:
             call = (commit and commit.serve(self, frame, now)) or self._call(frame, now)
         except ProtocolError as error:
@@ -496,7 +496,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def decode_all(self) -> None:
         """No request is recognised by its bytes: each is counted, or may meet a fault."""
-        self.repeated_heartbeat = self.repeated_commits.known = None
+        self.repeated_heartbeat = self.repeated_commits = None
 
     def _settle(self, call: Call) -> None:
         if not self._calls and call.pieces is not None:

@@ -23,7 +23,8 @@ from equipoise.wire.records.batch import HEADER_SIZE, BatchHeader, Codec
 
 _log = logging.getLogger(__name__)
 SECURITY_TOPIC = "__security"
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__rebalances", SECURITY_TOPIC})
+OFFSETS_TOPIC = "__consumer_offsets"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state", "__rebalances", SECURITY_TOPIC})
 _HIDDEN_TOPICS = frozenset({SECURITY_TOPIC})  # for clients they are not there
 MAX_ELEMENTS = 65_536  # of all arrays in one request: with its answer at worst 90 MB, less than the largest frame
 SPARE_ELEMENTS = 8192  # of a request that names partitions, beside those there are: some may be gone, or not known yet

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from equipoise.broker.groups.shards import OFFSETS_TOPIC
+from equipoise.broker.topics.topics import OFFSETS_TOPIC
 from equipoise.broker.transactions.markers import AGAIN_MS
 from equipoise.coordinator.transactions.metadata import MAX_EPOCH
 from equipoise.log.producer_state import TxnMarker

@@ -15,8 +15,8 @@ from equipoise.coordinator.journal import Journal
 from equipoise.coordinator.parked import ParkedRequests
 from equipoise.coordinator.placement import java_hash
 from equipoise.coordinator.reasons import Who
-from equipoise.coordinator.step import WallTime
 from equipoise.coordinator.timers import TimerKey, TimerKind
+from equipoise.coordinator.wall_time import WallTime
 from equipoise.wire.apis.k11_join_group import JoinGroupRequest, JoinGroupResponseMember
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
 from equipoise.wire.apis.k14_sync_group import SyncGroupRequest

@@ -12,7 +12,8 @@ from equipoise.coordinator.consumer.offsets import check_commit
 from equipoise.coordinator.events import CommitRefused
 from equipoise.coordinator.outcomes import OffsetsCommitted
 from equipoise.coordinator.reasons import Refusal
-from equipoise.coordinator.step import Caller, Step, WallTime, write_error
+from equipoise.coordinator.step import Caller, Step, write_error
+from equipoise.coordinator.wall_time import WallTime
 from equipoise.wire.apis.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,

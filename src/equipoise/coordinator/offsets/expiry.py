@@ -10,7 +10,8 @@ from equipoise.coordinator.classic.group import Group
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.offsets.committed import CommittedOffset, tombstone
-from equipoise.coordinator.step import Step, WallTime, Write
+from equipoise.coordinator.step import Step, Write
+from equipoise.coordinator.wall_time import WallTime
 from equipoise.wire.consumer_protocol import PROTOCOL_TYPE
 from equipoise.wire.offsets_records import CoordinatorRecord
 

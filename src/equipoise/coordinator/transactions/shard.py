@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from equipoise.coordinator.shard_state import StateIsData, Status, unchanged
-from equipoise.coordinator.step import Caller, WallTime, Write, write_error
+from equipoise.coordinator.step import Caller, Write, write_error
 from equipoise.coordinator.timers import Timers
 from equipoise.coordinator.transactions import end, expiry, init, partitions
 from equipoise.coordinator.transactions.config import TransactionConfig
@@ -28,6 +28,7 @@ from equipoise.coordinator.transactions.requests import (
 )
 from equipoise.coordinator.transactions.states import PREPARED, State
 from equipoise.coordinator.transactions.step import TransactionStep, TransitionWritten
+from equipoise.coordinator.wall_time import WallTime
 from equipoise.wire.errors import ErrorCode
 from equipoise.wire.offsets_records import CoordinatorRecord
 from equipoise.wire.transaction_records import TransactionLogKey, TransactionLogValue
