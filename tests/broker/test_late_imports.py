@@ -37,6 +37,12 @@ def test_a_start_needs_no_coordinator_and_few_handlers() -> None:
     assert sum(name.startswith("equipoise.broker.handlers.k") for name in found) < 5
 
 
+def test_a_start_without_logins_needs_nothing_of_sasl() -> None:
+    found = run_python("import sys, equipoise.broker", "print(*sys.modules)")
+    logins = {"authenticator", "first_users", "jaas", "jwt", "listener_logins", "logins", "token_keys"}
+    assert not [name for name in found if name.startswith("equipoise.") and name.rpartition(".")[2] in logins]
+
+
 def test_all_is_there_before_a_thread_starts() -> None:
     found = run_python(
         "import sys, threading, equipoise.broker",

@@ -16,7 +16,6 @@ from equipoise.broker.clock import Clock, LoopClock, VirtualClock
 from equipoise.broker.cluster import actions
 from equipoise.broker.cluster.live_broker import LiveBrokers
 from equipoise.broker.config import BrokerConfig
-from equipoise.broker.first_users import FirstUser, parse_first_users
 from equipoise.broker.late_imports import import_all
 from equipoise.broker.net import descriptors
 from equipoise.broker.security.quick import PLAINTEXT, Security
@@ -28,6 +27,7 @@ from equipoise.wire.errors import KafkaError, UsageError
 
 if TYPE_CHECKING:
     from equipoise.broker.control import Fault, Standing
+    from equipoise.broker.first_users import FirstUser
     from equipoise.broker.inspect import LiveGroups, TopicSnapshots
 
 Result = TypeVar("Result")
@@ -83,6 +83,14 @@ def open_directory(data: str | Path | None, config: BrokerConfig) -> DataDirecto
     return DataDirectory(Path(data), node_id=config.node_id, flush=flush, open_files=open_files)
 
 
+def _first_users(texts: Sequence[str]) -> list[FirstUser]:
+    if not texts:
+        return []
+    from equipoise.broker.first_users import parse_first_users  # most brokers have none
+
+    return parse_first_users(texts)
+
+
 def _collect_seldom() -> None:
     """Collects all garbage rarely: cycles are rare here, and thousands of waiting requests look like a leak to the
     collector. What is young is looked at in small portions, a few milliseconds each, because the loop stands meanwhile.
@@ -103,7 +111,7 @@ def serve(
     """Runs a broker until SIGTERM or SIGINT. Calls `ready`, on its loop, when it accepts connections."""
     config = BrokerConfig.parse(security.settings(settings, listen))
     address = parse_address(listen or DEFAULT_LISTEN)
-    first_users = parse_first_users(add_scram)
+    first_users = _first_users(add_scram)
     descriptors.raise_limit()
     _collect_seldom()
     directory = open_directory(data, config)

@@ -26,7 +26,6 @@ from equipoise.broker.net.memory_pool import FREE_ROOM, MAX_GROWTH, grown
 from equipoise.broker.net.purgatory import Completion, DelayedOperation
 from equipoise.broker.net.throttling import Usage
 from equipoise.broker.net.turns import SLICE_S
-from equipoise.broker.security.authenticator import Authenticator
 from equipoise.broker.topics.topics import MAX_ELEMENTS
 from equipoise.security.session import Session
 from equipoise.security.tls.principals import NoMatchingRule
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from equipoise.broker.groups.repeated_commit import RepeatedCommits
     from equipoise.broker.handlers import Route
     from equipoise.broker.net.listeners import Listener
+    from equipoise.broker.security.authenticator import Authenticator
     from equipoise.broker.server import Server
     from equipoise.wire.schema import Message
 
@@ -222,6 +222,8 @@ class Connection(asyncio.BufferedProtocol):
         listener = self.listener
         self.session = Session(host=self.peer, listener=listener.name)
         if listener.uses_sasl:
+            from equipoise.broker.security.authenticator import Authenticator  # most brokers are without
+
             self._splitter.limit(listener.config.sasl_server_max_receive_size)
             self.authenticator = Authenticator(self, listener, self.last_active)
         elif listener.tls is not None:

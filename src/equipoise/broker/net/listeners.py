@@ -9,32 +9,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import secrets
 import socket
 from collections import Counter
-from collections.abc import Callable, Set
+from collections.abc import Set
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from equipoise.broker.net.connection import Connection
 from equipoise.broker.net.listener_config import ConfiguredListener
-from equipoise.broker.security.logins import FixedUsers, Logins, PasswordThreads, UsersFile, UsersSource
-from equipoise.broker.security.token_keys import TokenValidator
-from equipoise.security.sasl.authentication import Mechanisms
-from equipoise.security.sasl.jaas import parse_jaas
-from equipoise.security.sasl.mechanisms import Mechanism, OAuthBearer, Plain, Scram
-from equipoise.security.sasl.scram import HASHES
 from equipoise.security.session import ANONYMOUS
 from equipoise.security.tls.principals import PrincipalMapper
-from equipoise.security.users import users_of_options
 from equipoise.wire.errors import UsageError
 
 if TYPE_CHECKING:
     from equipoise.broker.config import BrokerConfig
     from equipoise.broker.net.tls_acceptor import TlsAcceptor
+    from equipoise.broker.security.listener_logins import ListenerLogins
+    from equipoise.broker.security.logins import Logins
     from equipoise.broker.server import Server
+    from equipoise.security.sasl.authentication import Mechanisms
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +44,18 @@ def _tls_of(server: Server, listener: Listener) -> TlsAcceptor:
     return TlsAcceptor(server, listener)
 
 
+def _logins_of(server: Server, all_configured: list[ConfiguredListener]) -> ListenerLogins | None:
+    """None: nobody can log in, and nothing that is configured for logins has to be checked."""
+    config = server.config
+    if not config.sasl_users_file and not any(
+        one.uses_sasl or one.of_mechanism("PLAIN").sasl_jaas_config for one in all_configured
+    ):
+        return None
+    from equipoise.broker.security.listener_logins import ListenerLogins  # so here
+
+    return ListenerLogins(server)
+
+
 class Listener:
     """One address of a broker. It is open from `open` to `close`, and may be opened again at the same address.
 
@@ -57,7 +63,9 @@ class Listener:
     other process can take it.
     """
 
-    def __init__(self, server: Server, configured: ConfiguredListener, logins: Logins, node_id: int) -> None:
+    def __init__(
+        self, server: Server, configured: ConfiguredListener, logins: ListenerLogins | None, node_id: int
+    ) -> None:
         self.name, self.protocol = configured.name, configured.protocol
         self.node_id = node_id  # of the broker that clients reach by it
         self.uses_sasl = configured.uses_sasl
@@ -66,8 +74,10 @@ class Listener:
         self.host, self.port = configured.host, configured.port
         self.principals = PrincipalMapper(configured.config.ssl_principal_mapping_rules)
         self.tls = _tls_of(server, self) if configured.uses_tls else None
-        self.logins = logins
-        self.mechanisms = _mechanisms(configured, logins) if configured.uses_sasl else None
+        self.logins: Logins | None = None
+        self.mechanisms: Mechanisms | None = None
+        if logins is not None:
+            self.logins, self.mechanisms = logins.of(configured)
         self.connections_of: Counter[str] = Counter()  # by the peer's address
         self._max_connections = configured.max_connections
         self._server = server
@@ -164,35 +174,13 @@ class Listeners:
 
     def __init__(self, server: Server, node_id: int) -> None:
         self._server = server
-        self._node_id = node_id
-        self._secret = secrets.token_bytes(32)
-        self._threads = PasswordThreads(server.clock)
-        path = server.config.sasl_users_file
-        self._file = UsersFile(Path(path), self._secret, server.clock) if path else None
-        self.all = [self._make(configured) for configured in configured_for(server.config, node_id)]
-
-    def _make(self, configured: ConfiguredListener) -> Listener:
-        stores = [self._server.security.state]
-        logins = Logins(self._sources(configured), stores, self._threads, self._tokens(configured))
-        return Listener(self._server, configured, logins, self._node_id)
+        all_configured = configured_for(server.config, node_id)
+        self._logins = _logins_of(server, all_configured)
+        self.all = [Listener(server, configured, self._logins, node_id) for configured in all_configured]
 
     def named(self, name: str) -> Listener:
         """Each broker has listeners of the same names."""
         return next(one for one in self.all if one.name == name)
-
-    def _sources(self, configured: ConfiguredListener) -> list[UsersSource]:
-        sources: list[UsersSource] = [self._file] if self._file is not None else []
-        jaas = configured.of_mechanism("PLAIN").sasl_jaas_config
-        if jaas:
-            module = parse_jaas(jaas.reveal())
-            options = {name: value.reveal() for name, value in module.options.items()}
-            sources.append(FixedUsers(users_of_options(options, self._secret)))
-        return sources
-
-    def _tokens(self, configured: ConfiguredListener) -> TokenValidator | None:
-        if not configured.uses_sasl or "OAUTHBEARER" not in configured.mechanisms:
-            return None
-        return TokenValidator(configured.of_mechanism("OAUTHBEARER"), self._server.clock)
 
     async def open(self) -> None:
         """Opens all of them, or none."""
@@ -220,8 +208,8 @@ class Listeners:
 
     def reload(self, *, always: bool = False) -> None:
         """Takes new certificates and users into use, where files have changed."""
-        if self._file is not None:
-            self._file.look()
+        if self._logins is not None:
+            self._logins.look()
         for listener in self.all:
             if listener.tls is not None:
                 listener.tls.reload(always=always)
@@ -236,7 +224,8 @@ class Listeners:
         self.pause()
         for listener in self.all:
             listener.release()
-        self._threads.close()
+        if self._logins is not None:
+            self._logins.close()
 
 
 def configured_for(config: BrokerConfig, node_id: int) -> list[ConfiguredListener]:
@@ -258,18 +247,3 @@ def shifted(port: int, shift: int) -> int:
     if port + shift > _LAST_PORT:
         raise UsageError(f"port {port}: the other brokers have no ports above it; choose a lower one")
     return port + shift if port else 0
-
-
-def _mechanisms(configured: ConfiguredListener, logins: Logins) -> Mechanisms:
-    secret = secrets.token_bytes(32)
-    begin: dict[str, Callable[[], Mechanism]] = {}
-    for name in configured.mechanisms:
-        begin[name] = partial(_begin, name, logins, secret)
-    limits = {name: configured.of_mechanism(name).connections_max_reauth_ms for name in configured.mechanisms}
-    return Mechanisms(begin, limits)
-
-
-def _begin(name: str, logins: Logins, secret: bytes) -> Mechanism:
-    if name in HASHES:
-        return Scram(name, logins.credentials, secrets.token_hex(16), secret)
-    return Plain() if name == "PLAIN" else OAuthBearer()

@@ -32,6 +32,7 @@ class Authenticator:
 
     def __init__(self, connection: Connection, listener: Listener, began: int) -> None:
         assert listener.mechanisms is not None
+        assert listener.logins is not None
         self._connection = connection
         self._server = connection.server
         self._logins = listener.logins

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
-import tempfile
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -27,6 +25,9 @@ class _Scratch:
     """A directory that goes with this object, or with the process."""
 
     def __init__(self) -> None:
+        import shutil  # milliseconds of the start of a broker that needs no such directory
+        import tempfile
+
         self.name = tempfile.mkdtemp(prefix="equipoise-")
         weakref.finalize(self, shutil.rmtree, self.name, ignore_errors=True)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from equipoise.coordinator.config import GroupConfig
+if TYPE_CHECKING:
+    from equipoise.coordinator.config import GroupConfig
 
 
 class GroupSettings(NamedTuple):
