@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import subprocess
 import sys
 from pathlib import Path
@@ -62,6 +63,27 @@ def test_one_module_in_each_turn_of_the_loop(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_rest_at_once_when_the_broker_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asyncio.run(_turns_of(monkeypatch, at_once=True)) == [3, "done"]
+
+
+def test_without_a_descriptor_left_it_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So `import` fails while all are in use."""
+    refusals = [OSError(errno.EMFILE, "Too many open files"), MemoryError()]
+    imported: list[str] = []
+
+    def refuse(name: str) -> None:
+        if refusals:
+            raise refusals.pop()
+        imported.append(name)
+
+    async def run() -> None:
+        is_done = asyncio.Event()
+        LateImports(is_done.set).begin()
+        await asyncio.wait_for(is_done.wait(), 60)
+
+    monkeypatch.setattr(late_imports, "missing_modules", lambda: _SOME)
+    monkeypatch.setattr(late_imports, "import_module", refuse)
+    asyncio.run(run())
+    assert imported == _SOME
 
 
 async def _turns_of(monkeypatch: pytest.MonkeyPatch, *, at_once: bool) -> list[object]:

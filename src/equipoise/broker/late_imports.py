@@ -18,6 +18,9 @@ from importlib import import_module
 from equipoise.broker.handlers import HANDLERS
 from equipoise.garbage import without_collection
 
+_SHORTAGES = OSError, MemoryError  # of descriptors, too: a later attempt may succeed
+_AGAIN_S = 0.05
+
 # Each imports what it needs; in this order none takes longer than some milliseconds.
 _COORDINATORS = (
     "equipoise.coordinator.events",
@@ -65,17 +68,28 @@ class LateImports:
             self._done()
 
     def finish(self) -> None:
-        """All that is left, at once."""
-        while self._missing:
-            self._import_next()
+        """All that is left, at once: the broker stops. What cannot be read now is not needed any more."""
+        left, self._missing = self._missing, deque()
+        if left:
+            try:
+                import_all()
+            except _SHORTAGES:
+                return
+            self._done()
 
     def _import_next(self) -> None:
         if not self._missing:
             return
-        with without_collection():
-            import_module(self._missing.popleft())
+        loop = asyncio.get_running_loop()
+        try:
+            with without_collection():
+                import_module(self._missing[0])
+        except _SHORTAGES:
+            loop.call_later(_AGAIN_S, self._import_next)
+            return
+        self._missing.popleft()
         if self._missing:
-            asyncio.get_running_loop().call_soon(self._import_next)
+            loop.call_soon(self._import_next)
         else:
             if gc.get_freeze_count():  # what was imported before is spared the collector's looks, and so is this
                 gc.freeze()
