@@ -68,8 +68,8 @@ class OffsetReader:
         return self.run(self.listing(strategy), "the list of partitions")
 
     async def listing(self, strategy: ConsumerStrategy, *, must_exist: bool = True) -> list[TopicPartition]:
-        """The partitions that the query reads, by fresh metadata. UsageError: a named one does not exist. KafkaError: it
-        may not be read."""
+        """The partitions that the query reads, by fresh metadata. UsageError: a named one does not exist. KafkaError:
+        it may not be read."""
         names = {one.topic for one in strategy.partitions} or set(strategy.topics)
         self.cluster.subscribe_topics(None if strategy.pattern is not None else names)
         await self.cluster.refresh()
