@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -179,3 +181,28 @@ def test_a_deletion_takes_a_commit_whose_time_ran_out_with_it(hanging: Hanging) 
     state = hanging.state("g")
     assert state == (["other"], [{}])
     assert hanging.state_after_restart("g") == state
+
+
+def test_a_deletion_of_a_topic_while_its_offsets_are_loaded(
+    start: Start, connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They stayed, and a topic of that name that came later had them."""
+    broker = start(SETTINGS, data=tmp_path)
+    client = connect(broker)
+    create_topic(client, "t", 3)
+    client.call(commit({"t": [0]}, offset=10), 9)
+    broker.stop()
+    replay, is_read = GroupShard._replay, threading.Event()
+
+    async def slowly(shard: GroupShard) -> None:
+        while not is_read.is_set():
+            await asyncio.sleep(0.01)
+        await replay(shard)
+
+    monkeypatch.setattr(GroupShard, "_replay", slowly)
+    client = connect(start(SETTINGS, data=tmp_path))
+    assert client.call(fetch(None, 7, "g"), 7).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert delete_topic(client, "t") == OK
+    create_topic(client, "t", 3)
+    is_read.set()
+    assert offsets(client) == {}

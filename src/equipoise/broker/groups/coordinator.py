@@ -133,9 +133,10 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, Shard]):
             shard.run(shard.core.metadata_changed(self.image, changed, self._server.clock.now()))
 
     def topic_deleted(self, topic: str, topic_id: bytes) -> None:
-        """Offsets of the topic go, also those that are just being written."""
+        """Offsets of the topic go, also those that are just being written, and those of a shard that still loads."""
         for shard in self._shards:
-            shard.after_writes(partial(self._forget_topic, shard, topic, topic_id))
+            forget = partial(self._forget_topic, shard, topic, topic_id)
+            shard.after_load(partial(shard.after_writes, forget))
 
     def _forget_topic(self, shard: GroupShard, topic: str, topic_id: bytes) -> None:
         if shard.core.status is Status.ACTIVE:

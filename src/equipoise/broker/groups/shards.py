@@ -79,6 +79,7 @@ class GroupShard:
         self._is_tick_queued = False
         self._begun = self._ended = 0  # writes
         self._after_writes: deque[tuple[int, Callable[[], None]]] = deque()
+        self._after_load: list[Callable[[], None]] = []
 
     # -- life
 
@@ -103,6 +104,9 @@ class GroupShard:
     def activate(self) -> None:
         """All that the log says is known: the shard serves."""
         self.run(self.core.activate(self._server.clock.now()))
+        callbacks, self._after_load = self._after_load, []
+        for callback in callbacks:
+            callback()
 
     async def _replay(self) -> None:
         loader = CoordinatorLoader(self.core, self._server.clock.now())
@@ -164,6 +168,13 @@ class GroupShard:
         self._server.turns.spend(monotonic() - began)
         if self._replies:
             asyncio.get_running_loop().call_soon(self._reply)
+
+    def after_load(self, callback: Callable[[], None]) -> None:
+        """Calls back when the shard serves, which may be at once."""
+        if self.core.status is Status.LOADING:
+            self._after_load.append(callback)
+        else:
+            callback()
 
     def after_writes(self, callback: Callable[[], None]) -> None:
         """Calls back when what was decided before this moment is on disk; writes that begin later do not delay it."""
