@@ -205,4 +205,6 @@ def test_a_deletion_of_a_topic_while_its_offsets_are_loaded(
     assert delete_topic(client, "t") == OK
     create_topic(client, "t", 3)
     is_read.set()
+    offsets(client)  # the group is loaded
+    assert code_of(client.call(commit({"t": [0]}, "other"), 9)) == {OK}  # behind the tombstones
     assert offsets(client) == {}
