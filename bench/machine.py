@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import compileall
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 
+import equipoise
 from equipoise.wire.errors import UsageError
 
 _SPARE_FILES = 200
@@ -39,6 +42,12 @@ def allow_connections(bench: str, connections: int) -> None:
         raise UsageError(f"{bench} opens {files} connections, the limit is {hard}: ulimit -n {files}")
     if soft != resource.RLIM_INFINITY and soft < files:
         resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+
+
+def compile_package() -> None:
+    """As an install is compiled. In a checkout a start would compile what was edited since the last one; with
+    PYTHONDONTWRITEBYTECODE every start would."""
+    compileall.compile_dir(Path(equipoise.__file__).parent, quiet=2)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from bench.broker.figures import (
     print_document,
     print_figures,
 )
-from bench.machine import Advance, check_machine, progress
+from bench.machine import Advance, check_machine, compile_package, progress
 from equipoise.broker import Broker
 from equipoise.client import Admin
 from proving.brokers import BrokerProcess
@@ -37,6 +37,7 @@ def run_bench(as_json: bool, listener: str | None) -> None:
         run_secured(listener, as_json)
         return
     check_machine("broker")
+    compile_package()
     began = time.perf_counter()
     measured = Measurements()
     with tempfile.TemporaryDirectory(prefix="equipoise-bench-") as scratch, progress(_STEPS) as advance:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
-from bench.machine import Advance, allow_connections, check_machine, progress
+from bench.machine import Advance, allow_connections, check_machine, compile_package, progress
 from bench.versus.figures import (
     CASES,
     FULL,
@@ -59,6 +59,7 @@ def run_bench(
     if alone and page is not None:
         raise UsageError("--alone measures nothing to write beside: leave --write out")
     check_machine("versus-kafka")
+    compile_package()
     results = Results(of_cases(only) if only else QUICK if quick else FULL, (OURS,) if alone else (KAFKA, OURS))
     if kept is not None:
         results.load(kept)

@@ -17,10 +17,10 @@ INTRODUCTION = (
 )
 MACHINE = (
     "Start: from the start of the process until a client gets its address in the answer to a Metadata request. The "
-    "data directory is that of an earlier start, after a clean stop. Resident memory (RSS) is read 1 s later, and "
-    "after each round of the load below. Equipoise maps the files that it reads. The pages that it has touched count "
-    "as resident, though they belong to the kernel's page cache, which Kafka fills as well. The last row leaves them "
-    "out."
+    "data directory is that of an earlier start, after a clean stop. The modules of Equipoise are compiled to "
+    "bytecode, as in an install. Resident memory (RSS) is read 1 s later, and after each round of the load below. "
+    "Equipoise maps the files that it reads. The pages that it has touched count as resident, though they belong to "
+    "the kernel's page cache, which Kafka fills as well. The last row leaves them out."
 )
 LOAD = (
     "confluent-kafka produces random bytes with acks=all to 4 partitions, then reads them from the beginning. 1 MB is "
