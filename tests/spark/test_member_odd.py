@@ -40,6 +40,27 @@ def test_starting_offsets_must_name_every_partition(broker: Broker) -> None:
     engine.stop()
 
 
+@pytest.mark.parametrize(
+    "places",
+    [
+        {"startingOffsets": '{"t": {"0": 3, "1": -2, "2": -1, "3": 10}}'},
+        {"startingOffsetsByTimestamp": '{"t": {"0": 1012, "1": 1000, "2": 1039, "3": 1039}}'}
+        | {"startingOffsetsByTimestampStrategy": "latest"},
+    ],
+    ids=["offsets", "times"],
+)
+def test_starting_offsets_for_each_partition(broker: Broker, places: dict[str, str]) -> None:
+    produce(broker, "t", 10 * PARTITIONS, partitions=PARTITIONS, first_timestamp=1_000)
+    given = {name: value for name, value in MEMBER.items() if name != "startingOffsets"}
+    first, second = (Engine(broker.bootstrap_servers, **given, **places) for _ in range(2))
+    wanted = [(0, at) for at in range(3, 10)] + [(1, at) for at in range(10)]
+    until("they read", lambda: len(first.records() + second.records()) >= 17, lambda: (first.batch(), second.batch()))
+    found = {one for one in first.records() + second.records() if one[0] < 2}
+    assert sorted(found) == wanted
+    first.stop()
+    second.stop()
+
+
 def with_two_topics(broker: Broker, mode: str, fail: str) -> Engine:
     """A query that has read all of `t` and `gone`."""
     with Admin(broker.bootstrap_servers) as admin:

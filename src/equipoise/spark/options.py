@@ -100,7 +100,8 @@ class OffsetRangeLimit:
         """UsageError unless `offsets`, if given, names these partitions and no others."""
         if not self.offsets:
             return
-        missing, unknown = set(partitions) - self.offsets.keys(), self.offsets.keys() - set(partitions)
+        read = set(partitions)
+        missing, unknown = read - self.offsets.keys(), self.offsets.keys() - read
         if missing:
             raise UsageError(
                 f"{self.option} leaves out {listed(missing)}: name every partition, with -2 for earliest "
