@@ -32,6 +32,7 @@ class OnceJob:
         self.faults, self.checkpoint = home / "faults", str(home / "checkpoint")
         self.faults.mkdir()
         self.written = 0
+        self.source_name: str | None = None
         self._options = {"group.id": self.group} | {name.replace("__", "."): value for name, value in options.items()}
         spark.dataSource.register(faulty_sink.FaultySource)
         self.source = {"subscribe": self.input, "startingOffsets": "earliest"}
@@ -61,7 +62,8 @@ class OnceJob:
         """`faults`: the sink with faults."""
         servers = self.broker.bootstrap_servers
         source = {"kafka.bootstrap.servers": servers, **self.source}
-        frame = self.spark.readStream.format("equipoise").options(**source).load()
+        reader = self.spark.readStream if self.source_name is None else self.spark.readStream.name(self.source_name)
+        frame = reader.format("equipoise").options(**source).load()
         sink = {
             "kafka.bootstrap.servers": servers,
             "topic": self.output,

@@ -251,6 +251,22 @@ def test_a_checkpoint_may_have_any_name(spark: Any, broker: Broker, tmp_path: Pa
     assert (tmp_path / "a%20b#c?d ü" / "commits" / "0").exists()
 
 
+def test_a_source_may_have_a_name(spark: Any, broker: Broker, tmp_path: Path) -> None:
+    """Spark writes it into the checkpoint, before the offsets."""
+    if not hasattr(spark.readStream, "name"):
+        pytest.skip("this version of Spark gives sources no names")
+    evolution = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
+    spark.conf.set(evolution, "true")
+    try:
+        job = OnceJob(spark, broker, tmp_path, "names")
+        job.source_name = "orders"
+        job.write(10)
+        job.run()
+        job.check()
+    finally:
+        spark.conf.unset(evolution)
+
+
 def test_rows_of_several_topics_need_a_topic_for_the_decision(spark: Any, broker: Broker) -> None:
     for topic in ("even", "odd"):
         create(broker.bootstrap_servers, topic, 2)

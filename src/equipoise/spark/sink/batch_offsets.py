@@ -77,10 +77,11 @@ def _read(options: SinkOptions, batch: int) -> str:
 
 
 def _offsets(text: str) -> Iterator[SourceOffset]:
-    """Those of our source: a version, a line on the batch, then a line for each source."""
+    """Those of our source: a version, a line on the batch, then a line for each source. A source that has a name
+    (Spark 4.2) has it before its offsets: `orders:{...}`."""
     for line in text.splitlines()[2:]:
         try:
-            yield from _found(json.loads(line))
+            yield from _found(json.loads(line[max(line.find("{"), 0) :]))
         except json.JSONDecodeError:  # "-": the source has nothing in this batch
             continue
 
