@@ -12,7 +12,7 @@ from py4j.protocol import Py4JNetworkError
 from equipoise.java import java_home, version
 from equipoise.spark.pipeline.errors import PipelineError, explain, explained
 from equipoise.spark.pipeline.runner import _until_told
-from equipoise.spark.pipeline.spark_session import without_tracebacks
+from equipoise.spark.pipeline.spark_session import _was_interrupted, without_tracebacks
 from equipoise.wire.errors import EquipoiseError, UsageError
 
 
@@ -157,6 +157,19 @@ def test_what_we_say_ourselves_is_left_alone() -> None:
 def test_tracebacks_of_processes_that_are_stopped_are_left_out() -> None:
     said = 'one\nTraceback (most recent call last):\n  File "a.py", line 1\n    x\nBrokenPipeError: [Errno 32]\ntwo\n'
     assert list(without_tracebacks(said.splitlines(keepends=True))) == ["one\n", "two\n"]
+
+
+def test_what_fails_because_of_ctrl_c_is_ctrl_c() -> None:
+    """PySpark asks the JVM once more, over a connection that is half closed."""
+    with pytest.raises(PipelineError) as caught, explained():
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise Py4JNetworkError("Answer from Java side is empty")
+    assert _was_interrupted(caught.value)
+    with pytest.raises(PipelineError) as caught, explained():
+        raise Py4JNetworkError("Answer from Java side is empty")
+    assert not _was_interrupted(caught.value)
 
 
 # -- Java

@@ -81,6 +81,10 @@ def spark_session(application: SparkApplication, tell: Tell, stopping: threading
             warming = _prepared(session, application)
         try:
             yield session
+        except Exception as error:
+            if _was_interrupted(error):
+                raise KeyboardInterrupt from None
+            raise
         finally:
             with _abandoned(warming):
                 _ended(session)
@@ -213,17 +217,27 @@ def without_tracebacks(lines: Iterable[str]) -> Iterator[str]:
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Py4J logs Ctrl-C with its traceback if the main thread waits for the JVM. To end a command is no error."""
-    root = logging.getLogger()
-    root.addFilter(_is_no_interrupt)
+    """Py4J logs Ctrl-C with its traceback if the main thread waits for the JVM, and what fails when it tells the JVM.
+    To end a command is no error."""
+    loggers = logging.getLogger(), logging.getLogger("py4j.clientserver")
+    for one in loggers:
+        one.addFilter(_is_no_interrupt)
     try:
         yield
     finally:
-        root.removeFilter(_is_no_interrupt)
+        for one in loggers:
+            one.removeFilter(_is_no_interrupt)
 
 
 def _is_no_interrupt(record: logging.LogRecord) -> bool:
-    return record.exc_info is None or record.exc_info[0] is not KeyboardInterrupt
+    return record.exc_info is None or not _was_interrupted(record.exc_info[1])
+
+
+def _was_interrupted(error: BaseException | None) -> bool:
+    """Whether it comes of Ctrl-C: after it PySpark asks the JVM once more, over a connection that is half closed."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
 
 
 @contextmanager
