@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -159,17 +160,23 @@ def test_tracebacks_of_processes_that_are_stopped_are_left_out() -> None:
     assert list(without_tracebacks(said.splitlines(keepends=True))) == ["one\n", "two\n"]
 
 
-def test_what_fails_because_of_ctrl_c_is_ctrl_c() -> None:
+def half_closed() -> None:
+    raise Py4JNetworkError("Answer from Java side is empty")
+
+
+def interrupted() -> None:
+    try:
+        raise KeyboardInterrupt
+    finally:
+        half_closed()
+
+
+@pytest.mark.parametrize("call", [half_closed, interrupted])
+def test_what_fails_because_of_ctrl_c_is_ctrl_c(call: Callable[[], None]) -> None:
     """PySpark asks the JVM once more, over a connection that is half closed."""
     with pytest.raises(PipelineError) as caught, explained():
-        try:
-            raise KeyboardInterrupt
-        finally:
-            raise Py4JNetworkError("Answer from Java side is empty")
-    assert _was_interrupted(caught.value)
-    with pytest.raises(PipelineError) as caught, explained():
-        raise Py4JNetworkError("Answer from Java side is empty")
-    assert not _was_interrupted(caught.value)
+        call()
+    assert _was_interrupted(caught.value) == (call is interrupted)
 
 
 # -- Java
