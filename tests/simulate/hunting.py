@@ -21,7 +21,8 @@ from equipoise.simulate import Clock, Network, World
 from equipoise.simulate.calls import Call
 from equipoise.simulate.consumer import Consumer
 from equipoise.simulate.observer import Observer
-from equipoise.simulate.world import GROUP, topic_id
+from equipoise.simulate.topic_ids import topic_id
+from equipoise.simulate.world import GROUP
 from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from equipoise.wire.apis.k68_consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from equipoise.coordinator.consumer.assignment import epochs
-from equipoise.simulate import World
+from equipoise.simulate import Clock, Transcript, World
 from tests.effort import examples
 from tests.simulate.hunting import CONFIG, INTERVAL, Hunt
 
@@ -33,6 +33,19 @@ def test_a_pattern_is_matched_by_the_coordinator() -> None:
     world.tell_metadata()
     world.advance(60 * INTERVAL)
     assert {one.topic for one in a.member.readable} == {"t1", "t2"}
+
+
+@pytest.mark.parametrize(
+    "names", [("customer-orders-eu", "customer-orders-us"), ("t", "t.", "t.."), ("äöüäöüäöü", "t")]
+)
+def test_topics_with_names_that_are_alike_are_several(names: tuple[str, ...]) -> None:
+    clock = Clock()
+    transcript = Transcript(clock, str)
+    world = World(dict.fromkeys(names, 2), config=CONFIG, clock=clock, observers=[transcript])
+    a = world.consumer_of_848("a").subscribe(*names)
+    world.settle()
+    assert {(one.topic, one.partition) for one in a.member.readable} == {(name, n) for name in names for n in (0, 1)}
+    assert all(f"{name}:0,1" in str(transcript) for name in names)
 
 
 @pytest.mark.parametrize("seed", [*range(examples(40)), 1056, 2344, 2430])

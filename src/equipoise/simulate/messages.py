@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import singledispatch
 
+from equipoise.simulate.topic_ids import topic_name
 from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorResponse
 from equipoise.wire.apis.k11_join_group import JoinGroupRequest, JoinGroupResponse
@@ -116,8 +117,7 @@ def _(request: ConsumerGroupHeartbeatRequest) -> str:
 
 
 def _by_id(rows: Iterable[HeartbeatTopicPartitions]) -> str:
-    """Ids of simulated topics are their names, filled up."""
-    return partitions((row.topic_id.decode().rstrip("."), number) for row in rows for number in row.partitions)
+    return partitions((topic_name(row.topic_id), number) for row in rows for number in row.partitions)
 
 
 @_asked.register

@@ -28,6 +28,7 @@ from equipoise.simulate.consumer import Consumer
 from equipoise.simulate.coordinator import Coordinator
 from equipoise.simulate.network import Connection, Exchange, Network
 from equipoise.simulate.observer import Observer
+from equipoise.simulate.topic_ids import topic_id
 from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest
 from equipoise.wire.apis.k10_find_coordinator import Coordinator as Found
 from equipoise.wire.apis.k10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -41,7 +42,6 @@ from equipoise.wire.schema import Message
 
 GROUP = "g"
 NOWHERE = 0  # in place of a node id
-_ID_BYTES = 16
 _VERSIONS: Mapping[type[Message], int] = {
     OffsetCommitRequest: 9,
     FindCoordinatorRequest: 4,
@@ -51,11 +51,6 @@ _VERSIONS: Mapping[type[Message], int] = {
     LeaveGroupRequest: 5,
     ConsumerGroupHeartbeatRequest: 1,
 }
-
-
-def topic_id(name: str) -> bytes:
-    """The id of a topic of this name, in every world."""
-    return name.encode().ljust(_ID_BYTES, b".")[:_ID_BYTES]
 
 
 class World:

@@ -11,7 +11,7 @@ from equipoise.coordinator.shard import Shard
 from equipoise.coordinator.shard_state import Status
 from equipoise.simulate.calls import Call
 from equipoise.simulate.observer import Observer
-from equipoise.simulate.world import topic_id
+from equipoise.simulate.topic_ids import topic_id
 from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
 from equipoise.wire.apis.k14_sync_group import SyncGroupRequest

@@ -12,7 +12,8 @@ from equipoise.member import Callback, CallbackKind, TopicPartition
 from equipoise.simulate.calls import Call
 from equipoise.simulate.consumer import Consumer
 from equipoise.simulate.observer import Observer
-from equipoise.simulate.world import GROUP, World, topic_id
+from equipoise.simulate.topic_ids import topic_id
+from equipoise.simulate.world import GROUP, World
 from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest
 from equipoise.wire.apis.k09_offset_fetch import OffsetFetchRequestTopic
 from equipoise.wire.errors import ErrorCode
