@@ -69,6 +69,11 @@ def test_a_consumer_without_streams_says_what_to_do() -> None:
         consumer.owned()
     with pytest.raises(UsageError, match="one stream at least"):
         consumer.create_message_streams({"orders": 0})
+    for no_topics in ("orders", ["orders"], {"orders": "2"}, {"orders": None}):
+        with pytest.raises(UsageError, match=r"for instance {'orders': 1}"):
+            consumer.create_message_streams(no_topics)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"takes whitelist\('orders'\)"):
+        consumer.create_message_streams_by_filter("orders")  # type: ignore[arg-type]
     for no_topic in ("", "..", "orders\n", "a/b", "wäsche"):
         with pytest.raises(UsageError, match="is no name of a topic"):
             consumer.create_message_streams({no_topic: 1})

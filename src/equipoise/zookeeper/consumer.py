@@ -51,12 +51,13 @@ class ZooKeeperConsumer(Closing):
         Raises ConsumerRebalanceFailedError if it cannot have it; in safe mode InconsistentStrategyError if its strategy
         differs from the group's.
         """
-        if not topics or min(topics.values()) < 1:
+        is_mapping = isinstance(topics, Mapping)
+        if not (is_mapping and topics and all(isinstance(count, int) and count > 0 for count in topics.values())):
             raise UsageError(
                 "create_message_streams() takes topics with one stream at least, for instance {'orders': 1}"
             )
         for topic in topics:
-            if not is_legal_name(topic):
+            if not (isinstance(topic, str) and is_legal_name(topic)):
                 raise UsageError(f"{topic!r} is no name of a topic: letters, digits, dots, _ or -, one at least")
         made = StaticTopics(topics, self._new_stream)
         self._start(made)
@@ -64,6 +65,10 @@ class ZooKeeperConsumer(Closing):
 
     def create_message_streams_by_filter(self, chosen: TopicFilter, streams: int = 1) -> list[Stream]:
         """The same for all topics that match, now and later. They share the streams."""
+        if not isinstance(chosen, TopicFilter):
+            raise UsageError(
+                f"create_message_streams_by_filter() takes whitelist({chosen!r}), or blacklist(), and not {chosen!r}"
+            )
         if streams < 1:
             raise UsageError(f"create_message_streams_by_filter() takes one stream at least, not {streams}")
         made = FilteredTopics(chosen, streams, self._new_stream, exclude_internal=self.config.exclude_internal_topics)

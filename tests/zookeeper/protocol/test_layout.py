@@ -75,6 +75,11 @@ def test_filters(chosen: TopicFilter, allowed: set[str]) -> None:
     assert {topic for topic in ("a", "ab", "bc") if chosen.allows(topic, exclude_internal=True)} == allowed
 
 
+def test_a_filter_that_asks_for_too_much_is_refused() -> None:
+    with pytest.raises(UsageError, match="is no regular expression: the repetition number is too large"):
+        whitelist("a{99999999999}")
+
+
 def test_a_filter_that_is_no_expression_is_refused() -> None:
     with pytest.raises(UsageError, match="no regular expression"):
         whitelist("a(")

@@ -71,7 +71,7 @@ class TopicFilter:
         object.__setattr__(self, "regex", cleaned)
         try:
             re.compile(cleaned)
-        except re.error as error:
+        except (re.error, OverflowError) as error:
             raise UsageError(f"{self.regex!r} is no regular expression: {error}") from None
 
     def allows(self, topic: str, *, exclude_internal: bool) -> bool:
