@@ -20,6 +20,7 @@ from equipoise.zookeeper import (
     OwnershipLostError,
     ZooKeeperServer,
 )
+from equipoise.zookeeper.explain import explain_group
 from equipoise.zookeeper.session import session_id
 from proving.members.events import Row
 from tests.zookeeper.town import MODES, Reader, Town
@@ -335,6 +336,16 @@ def test_an_offset_that_is_no_number_is_named(town: Town, mode: str) -> None:
     one = town.reader("c1", mode=mode, rebalance_max_retries=2, rebalance_backoff_ms=50)
     with pytest.raises(ConsumerRebalanceFailedError, match=r"/consumers/billing/offsets/orders/0 .* is no offset"):
         one.start({"orders": 1})
+
+
+def test_what_another_member_calls_a_topic_may_be_none(town: Town) -> None:
+    """Its name is no path: a member of the old kind does not hinder the others by it."""
+    town.create_topic("orders", 2)
+    registered = b'{"version":1,"subscription":{"orders":1,"":1,"a/../b":1},"pattern":"static","timestamp":"1"}'
+    town.zk.create(town.paths.registration("billing_zz"), registered, makepath=True)
+    one = town.join("c1", {"orders": 1}, mode="faithful")
+    assert one.owned() == {ORDERS_0}
+    assert [view.partition for view in explain_group(town.zk, town.group).unowned] == [ORDERS_1]
 
 
 def test_a_topic_that_is_created_anew_while_it_is_read(town: Town) -> None:

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 
 from equipoise.member.partitions import TopicPartition
+from equipoise.zookeeper.config import is_legal_name
 from equipoise.zookeeper.protocol.errors import AlreadyRegisteredError, NotRegisteredError
 from equipoise.zookeeper.protocol.layout import (
     BROKER_IDS,
@@ -89,21 +90,22 @@ class GroupNodes:
         return sorted((yield from GetChildren(TOPICS)))
 
     def partitions(self, topics: Sequence[str]) -> Steps[dict[str, list[int]]]:
-        """A topic that does not exist has none."""
-        nodes = yield from GetData(tuple(map(topic_path, topics)))
-        return {
-            topic: sorted(topic_replicas(topic, node.data)) if node else []
-            for topic, node in zip(topics, nodes, strict=True)
+        """A topic that does not exist has none, and what a member calls a topic may be none."""
+        legal = [topic for topic in topics if is_legal_name(topic)]
+        nodes = yield from GetData(tuple(map(topic_path, legal)))
+        found: dict[str, list[int]] = {topic: [] for topic in topics}
+        return found | {
+            topic: sorted(topic_replicas(topic, node.data)) for topic, node in zip(legal, nodes, strict=True) if node
         }
 
     # -- owners
 
-    def unowned(self, partitions: Mapping[str, Iterable[int]]) -> Steps[set[TopicPartition]]:
+    def unowned(self, partitions: Mapping[str, Sequence[int]]) -> Steps[set[TopicPartition]]:
         """The partitions among these that have no owner node."""
         found = set()
-        for topic, numbers in partitions.items():
+        for topic in filter(partitions.get, partitions):
             owned = set((yield from self.owned_numbers(topic)))
-            found |= {TopicPartition(topic, number) for number in numbers if number not in owned}
+            found |= {TopicPartition(topic, number) for number in partitions[topic] if number not in owned}
         return found
 
     def owned_numbers(self, topic: str) -> Steps[list[int]]:
