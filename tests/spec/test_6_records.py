@@ -224,6 +224,41 @@ def test_0_3_a_group_whose_tombstone_is_late_is_back_only_if_that_fails(error: E
     assert len(ctx.all_events(GroupDeleted)) == (not is_back)
 
 
+@pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR])
+def test_0_3_a_replacement_whose_time_ran_out_is_taken_back_in_the_log_too(error: ErrorCode) -> None:
+    """After a restart the member had an id that nobody had been told, and who had the old one was fenced."""
+    ctx = Context()
+    s, a = ctx.stable(ctx.client("s", instance="i"), "a")
+    old = s.member_id
+    ctx.hold_writes()
+    call = s.restart()
+    write = times_out(ctx)
+    assert call.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert set(ctx.group().members) == {old, a.member_id}
+    if error is ErrorCode.NONE:
+        ctx._append(write)
+    settle_late(ctx, write, error)
+    assert len(ctx.under_way) == (error is ErrorCode.NONE)
+    ctx.durable()
+    ctx.restart()
+    assert set(ctx.group().members) == {old, a.member_id}
+
+
+def test_0_3_a_replacement_whose_time_ran_out_is_left_alone_if_the_member_came_again() -> None:
+    ctx = Context()
+    s, a = ctx.stable(ctx.client("s", instance="i"), "a")
+    ctx.hold_writes()
+    s.restart()
+    write = times_out(ctx)
+    call = s.restart()
+    ctx._append(write)
+    settle_late(ctx, write, ErrorCode.NONE)
+    ctx.durable()
+    assert call.error is ErrorCode.NONE
+    ctx.restart()
+    assert set(ctx.group().members) == {s.member_id, a.member_id}
+
+
 @pytest.mark.parametrize(
     "fields",
     [

@@ -197,6 +197,8 @@ class Shard(ShardState):
                 self.offsets.commit_ends(request.group_id)
             case GroupTombstoned() as outcome:
                 admin.group_gone(self, outcome, error, step)
+            case StaticMemberReplaced() as outcome:
+                join.replacement_late(self, outcome, error, step)
 
     # -- time
 

@@ -267,6 +267,17 @@ def static_member_replaced(shard: Shard, outcome: StaticMemberReplaced, error: E
         shard.rebalancer.arm_session(member, step.now)
 
 
+def replacement_late(shard: Shard, outcome: StaticMemberReplaced, error: ErrorCode, step: Step) -> None:
+    """The join was refused when its time ran out, and the member is what it was before; the log has its new id all the
+    same, until the next record says how it is. A rebalance, or the next incarnation, brings one of its own. Rule 0.3.
+    """
+    group = shard.groups.get(outcome.group_id)
+    if group is None or error is not ErrorCode.NONE:
+        return
+    if group.state is State.STABLE and outcome.before.member_id in group.members:
+        step.write([group.record()])
+
+
 def _resumed(group: Group, member: ClassicGroupMember, old_leader: str, caller: Caller) -> JoinGroupResponse:
     """A leader that is back must not assign again (KIP-814). Before v9 only the name of a leader that is gone said so.
 
