@@ -239,3 +239,39 @@ def test_who_commits_before_the_first_group_hides_no_journal(broker: Broker, joi
             return first.source, watcher.store.source
 
     assert asyncio.run(found()) == (Source.OFFSETS_TOPIC, Source.JOURNAL)
+
+
+def test_topics_are_those_of_now(broker: Broker, join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
+    join("billing", "one")
+    monkeypatch.setattr(watcher_module, "_CLUSTER_MS", 0)
+
+    async def come_and_gone() -> None:
+        async with followed(broker, interval=0.1) as (watcher, _), asyncio.timeout(60):
+            with Admin(broker.bootstrap_servers) as admin:
+                await asyncio.to_thread(admin.create_topic, "late", 3)
+                while "late" not in watcher.topics:
+                    await asyncio.sleep(0.02)
+                await asyncio.to_thread(admin.delete_topic, "late")
+                while "late" in watcher.topics:
+                    await asyncio.sleep(0.02)
+
+    asyncio.run(come_and_gone())
+
+
+def test_a_journal_that_is_heard_of_as_a_topic_is_read_all_the_same(
+    broker: Broker, join: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two looks for a better source the cluster is asked for its topics: the journal may be among them."""
+    monkeypatch.setattr(watcher_module, "_CLUSTER_MS", 0)
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.commit_offsets("reports", {TopicPartition("orders", 0): 0})
+
+    async def found() -> tuple[Source, Source]:
+        async with followed(broker, interval=3600) as (watcher, first):
+            await asyncio.to_thread(join, "billing", "one")
+            await watcher._look_for_topics()
+            assert watcher_module.JOURNAL_TOPIC in watcher.topics
+            await watcher.look_around()
+            return first.source, watcher.store.source
+
+    assert asyncio.run(found()) == (Source.OFFSETS_TOPIC, Source.JOURNAL)

@@ -34,6 +34,7 @@ _AGES_S = 2.0  # patience with the oldest unread records
 _MOST_AGES = 256  # partitions whose oldest unread record is looked at
 _TOGETHER = 100  # groups that are asked about at once
 _SIZES_MS = 60_000  # between two questions for the sizes of topics
+_CLUSTER_MS = 30_000  # between two questions for brokers and topics
 Answer = TypeVar("Answer")
 Asking = Callable[[float], Coroutine[Any, Any, None]]
 
@@ -64,6 +65,8 @@ class Watcher:
         self.poll_seconds: dict[str, float] = {}  # how long the last questions took, by API
         self.read_back: float | None = None  # the share of the past that was read, while it is read
         self._sized: Ms | None = None
+        self._cluster_asked: Ms = self._began
+        self._offered: set[str] = set()  # the sources that were there when one was chosen
         self._questions = Questions(access)
         self._topics: dict[str, TopicDescription] = {}
         self._source_ends: dict[TopicPartition, int] = {}
@@ -195,7 +198,7 @@ class Watcher:
 
     @property
     def topics(self) -> dict[str, TopicDescription]:
-        """The topics of the cluster, as of the beginning."""
+        """The topics of the cluster, not older than half a minute while it is watched."""
         return self._topics
 
     def _wanted(self) -> list[str]:
@@ -204,6 +207,7 @@ class Watcher:
     async def _ask_cluster(self) -> None:
         self.cluster = await self._questions.ask(Admin.cluster)
         self._topics = {one.name: one for one in await self._questions.ask(Admin.topics)}
+        self._cluster_asked = self.now()
 
     async def _ask(self, api: str, question: Callable[[Admin], Answer]) -> Answer:
         began = time.monotonic()
@@ -262,6 +266,7 @@ class Watcher:
 
     async def _read_past(self, since: Ms) -> None:
         """From the best source that can be read."""
+        self._offered = {JOURNAL_TOPIC, OFFSETS_TOPIC} & self._topics.keys()
         for source, topic in ((Source.JOURNAL, JOURNAL_TOPIC), (Source.OFFSETS_TOPIC, OFFSETS_TOPIC)):
             if topic not in self._topics:
                 continue
@@ -360,7 +365,7 @@ class Watcher:
     async def _has_better_source(self) -> bool:
         if self.store.source is not Source.OFFSETS_TOPIC:
             return self.store.source is Source.POLLING
-        if JOURNAL_TOPIC in self._topics:
+        if JOURNAL_TOPIC in self._offered:
             return False  # it was there, and could not be read
         try:
             await self._questions.ask(lambda admin: admin.topic(JOURNAL_TOPIC))
@@ -369,8 +374,9 @@ class Watcher:
         return True
 
     async def _look_for_topics(self) -> None:
-        """A topic that is new has a name that records of `consumer` groups do not tell."""
-        if self.store.has_nameless_topics:
+        """Topics and brokers come and go. A topic that is new has a name that records of `consumer` groups do not
+        tell."""
+        if self.store.has_nameless_topics or self.now() - self._cluster_asked >= _CLUSTER_MS:
             await self._ask_cluster()
             self.store.take_topics(self._topics.values())
 
