@@ -157,12 +157,14 @@ def test_an_error_of_the_system_is_a_line(command: Command, monkeypatch: pytest.
 # -- signals
 
 
+@pytest.mark.parametrize("arguments", [["topics", "list"], ["groups", "list"], ["groups", "watch", "--all"]])
 @pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_a_command_without_a_word(signum: signal.Signals, status: int) -> None:
-    """While it waits for a broker that is silent."""
+def test_a_signal_ends_a_command_without_a_word(arguments: list[str], signum: signal.Signals, status: int) -> None:
+    """At once, while it waits for a broker that is silent."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
-        command = [sys.executable, "-m", "equipoise", "topics", "list", "--bootstrap-servers", address]
+        command = [sys.executable, "-m", "equipoise", *arguments, "--bootstrap-servers", address]
+        command += ["--timeout", f"{3 * PATIENCE_S}s"]
         with subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_heed_ctrl_c
         ) as process:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TypeVar
+from queue import SimpleQueue
+from typing import Any, TypeVar
 
 from equipoise.client import Admin, AsyncConsumer
 from equipoise.client.net.errors import KafkaConnectionError
@@ -49,18 +51,44 @@ class Access:
 
 class Questions:
     """Asks one question at a time, in a thread: an `Admin` waits. After a lost connection the next question connects
-    anew."""
+    anew. The end of the process does not wait for an answer, which may take the whole timeout."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
         self._lock = asyncio.Lock()
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=access.client_id)  # each thread has a heap
+        self._asked: SimpleQueue[tuple[Future[Any], Callable[[Admin], Any]] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None  # one: each has a heap
         self._admin: Admin | None = None
+        self._is_closed = False
 
     async def ask(self, question: Callable[[Admin], Answer]) -> Answer:
         """The answer. KafkaConnectionError: the cluster cannot be reached."""
         async with self._lock:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, self._ask, question)
+            if self._is_closed:
+                raise RuntimeError("nothing is asked after close()")
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._answer, name=self._access.client_id, daemon=True)
+                self._thread.start()
+            answer: Future[Answer] = Future()
+            self._asked.put((answer, question))
+            return await asyncio.wrap_future(answer)
+
+    def _answer(self) -> None:
+        while self._answer_next():
+            pass
+        self._hang_up()  # it may have connected while it was closed
+
+    def _answer_next(self) -> bool:
+        asked = self._asked.get()
+        if asked is None:
+            return False
+        answer, question = asked
+        if answer.set_running_or_notify_cancel():
+            try:
+                answer.set_result(self._ask(question))
+            except BaseException as error:  # noqa: BLE001  whoever asked gets it
+                answer.set_exception(error)
+        return True
 
     def _ask(self, question: Callable[[Admin], Answer]) -> Answer:
         if self._admin is None:
@@ -73,7 +101,8 @@ class Questions:
 
     def close(self) -> None:
         """Closes all connections. Nothing is asked afterwards."""
-        self._thread.shutdown(wait=False)
+        self._is_closed = True
+        self._asked.put(None)
         self._hang_up()
 
     def _hang_up(self) -> None:
