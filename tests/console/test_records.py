@@ -172,6 +172,8 @@ def test_bytes_are_written_in_base64(send: Command, call: Command) -> None:
         ('{"key_base64": 5}', "has key_base64 5; write bytes in base64"),
         ('{"headers_base64": [["a", "é"]]}', "has headers_base64 "),
         ('{"headers_base64": "YQ=="}', 'has headers_base64 "YQ=="; write {"name": "value"}, or'),
+        ('{"value": 1e400}', "has value Infinity; write numbers that JSON can hold"),
+        ('{"value": {"a": [NaN]}}', 'has value {"a": [NaN]}; write numbers'),
         ('{"partition_base64": ""}', "has the unknown name 'partition_base64'"),
         ('{"key": "\\ud800"}', 'has key "\\ud800"; write text without half a surrogate pair'),
         ('{"headers": {"\\ud800": ""}}', 'has headers "\\ud800"; write text'),
@@ -199,6 +201,19 @@ def test_a_group_reads_on_where_it_was(send: Command, call: Command, broker: Bro
     assert call("consume", "orders", "--group", "billing", "--from", "begin", "--exit").out == "one\ntwo\nthree\n"
     with Admin(broker.bootstrap_servers) as admin:
         assert admin.committed("billing")[TopicPartition("orders", 0)].offset == 3
+
+
+def test_the_end_waits_no_longer_than_for_an_answer(call: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    close = Consumer.close
+
+    def noted(self: Consumer, timeout: float = 30.0) -> None:
+        waited.append(timeout)
+        close(self, timeout)
+
+    monkeypatch.setattr(Consumer, "close", noted)
+    assert call("consume", "orders", "--group", "billing", "--exit", "--timeout", "7s").status == 0
+    assert waited == [7.0]
 
 
 def _committed(broker: Broker, group_id: str) -> int:

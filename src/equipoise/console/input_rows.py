@@ -104,9 +104,17 @@ def _bytes(name: str, value: object) -> bytes | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        return json.dumps(value, separators=(",", ":")).encode()
+        return _json_of(name, value)
     _check_text(name, value)
     return value.encode()
+
+
+def _json_of(name: str, value: object) -> bytes:
+    """Python reads more numbers than JSON has: NaN, and what is too large for a float."""
+    try:
+        return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+    except ValueError:
+        raise _wrong(name, value, "numbers that JSON can hold") from None
 
 
 def _check_text(name: str, text: str) -> None:

@@ -6,7 +6,8 @@ import base64
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import click
@@ -79,7 +80,7 @@ def consume(
         ends = _listed(admin, dict.fromkeys(places, LATEST)) if exits else None
     reset = "earliest" if start in ("stored", "begin") else "latest"
     settings = cluster.client(**{"auto.offset.reset": reset, "enable.auto.commit": group is not None})
-    with Consumer(settings | ({"group.id": group} if group else {})) as consumer:
+    with _consumer(settings | ({"group.id": group} if group else {}), cluster.timeout) as consumer:
         if group is None:
             consumer.assign(places)
             for one, offset in starts.items():
@@ -89,6 +90,16 @@ def consume(
             consumer.subscribe(list(topics))
         render = _renderer("json" if as_json else form)
         _Printer(consumer, render, Until(ends, stop, count), is_member=group is not None).run()
+
+
+@contextmanager
+def _consumer(settings: Mapping[str, object], timeout: float) -> Iterator[Consumer]:
+    """Its last commit, and its leave, may wait as long as any answer: Ctrl-C is to end the command."""
+    consumer = Consumer(settings)
+    try:
+        yield consumer
+    finally:
+        consumer.close(timeout)
 
 
 def _begin_group(cluster: ClusterOptions, group: str, starts: Mapping[TopicPartition, int]) -> None:
