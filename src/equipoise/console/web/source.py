@@ -119,7 +119,8 @@ async def _tell(watcher: Watcher, rounds: Rounds, live: Live) -> None:
     version = watcher.version
     while True:
         try:
-            version = await asyncio.wait_for(watcher.changed(version), _AWAY_S)
+            async with asyncio.timeout(_AWAY_S):  # wait_for() would drop a cancellation that comes with the news
+                version = await watcher.changed(version)
         except TimeoutError:
             live.lost(f"no answer for {_AWAY_S:.0f} s and more, trying again")
             continue
