@@ -21,7 +21,8 @@ from equipoise.coordinator.timers import TimerKind
 from equipoise.simulate import Clock, Network, World
 from equipoise.simulate.calls import Call
 from equipoise.simulate.consumer import Consumer
-from equipoise.simulate.world import GROUP, topic_id
+from equipoise.simulate.topic_ids import topic_id
+from equipoise.simulate.world import GROUP
 from equipoise.wire.apis.k12_heartbeat import HeartbeatRequest
 from equipoise.wire.apis.k14_sync_group import SyncGroupRequest
 from equipoise.wire.consumer_protocol import decode_assignment

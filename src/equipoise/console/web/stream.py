@@ -124,7 +124,8 @@ class Broadcast:
                 yield event.encoded()
             while True:
                 try:
-                    next_one = await asyncio.wait_for(viewer.queue.get(), KEEP_ALIVE_S)
+                    async with asyncio.timeout(KEEP_ALIVE_S):  # wait_for() can drop a cancellation, or an event
+                        next_one = await viewer.queue.get()
                 except TimeoutError:
                     yield b": still here\n\n"
                     continue
