@@ -61,7 +61,7 @@ def test_starting_offsets_for_each_partition(broker: Broker, places: dict[str, s
     second.stop()
 
 
-def with_two_topics(broker: Broker, mode: str, fail: str) -> Engine:
+def with_two_topics(broker: Broker, mode: str, fail: str, *, is_idle: bool = False) -> Engine:
     """A query that has read all of `t` and `gone`."""
     with Admin(broker.bootstrap_servers) as admin:
         admin.create_topic("gone", 2)
@@ -70,6 +70,8 @@ def with_two_topics(broker: Broker, mode: str, fail: str) -> Engine:
     settings = MEMBER | {"group__mode": mode, "failOnDataLoss": fail}
     engine = Engine(broker.bootstrap_servers, subscribe="gone,t", **settings)
     until("all is read", lambda: len(engine.records()) == 60, engine.batch)
+    if is_idle:
+        until("all is finished", lambda: not engine.group.busy, engine.plan)
     with Admin(broker.bootstrap_servers) as admin:
         admin.delete_topic("gone")
     return engine
@@ -135,6 +137,24 @@ def test_without_fail_on_data_loss_the_others_go_on(
         admin.create_topic("gone", 2)
     produce(broker, "gone", 4, partitions=2)
     until("and those that are back", lambda: len(engine.records()) > 100, engine.batch)
+    engine.stop()
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_a_topic_that_the_group_takes_back_as_it_is_deleted(
+    broker: Broker, fail: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Between two calls of Spark: nothing is asked of it any more, and its end is not looked up in vain."""
+    engine = with_two_topics(broker, "member", fail, is_idle=True)
+    until("it is taken back", lambda: {one.topic for one in engine.group.owned} == {"t"})
+    told = "gone-0, gone-1 is not there any more: what was not read yet is lost"
+    if fail == "true":
+        with pytest.raises(UsageError, match=told):
+            engine.plan()
+    else:
+        fill(broker)
+        until("the others go on", lambda: len(engine.records()) == 100, engine.batch)
+        assert caplog.text.count(told) == 1
     engine.stop()
 
 

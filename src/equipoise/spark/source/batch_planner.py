@@ -97,7 +97,9 @@ class BatchPlanner:
             self._look_for_matches()
             ends = await self._ends(positions, start)
             positions = await self.partitions.ready(positions, deadline - time.monotonic())
-            self._report_absent(self.partitions.take_deleted())
+            deleted = self.partitions.take_deleted() - self._absent
+            self._report_absent(deleted)
+            self._absent |= deleted
             sizes = available(positions, ends)
             is_enough = bool(sizes) and self._is_enough(sum(sizes.values()))
             if is_enough or self.partitions.must_record(start, positions):

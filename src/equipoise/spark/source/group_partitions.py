@@ -36,6 +36,7 @@ class GroupPartitions:
         self._recreated: set[str] = set()  # topics in which no earlier offset has a meaning
         self._commits = OffsetCommits(self._group)
         self._seen: dict[str, int] | None = None  # not known yet
+        self._given_up: set[TopicPartition] = set()  # which may be because their topic is deleted
         self._deleted: set[TopicPartition] = set()  # not there any more, and not yet told
         self._claim = ClaimFile()
         self._group.on_change = lambda: self._claim.move(self._group.metadata, self._group.kept)
@@ -75,6 +76,7 @@ class GroupPartitions:
     def _forget(self) -> None:
         """Of partitions that are not owned any more: another member may read on, even if they come back later."""
         held = self._group.owned - self._group.fresh
+        self._given_up |= self._positions.keys() - held
         self._positions = {one: at for one, at in self._positions.items() if one in held}
 
     def _commit(self, start: SourceOffset, *, at_once: bool) -> None:
@@ -89,6 +91,10 @@ class GroupPartitions:
             await self._note_topics(start)
         while self._group.fresh and self._seen is not None:
             await self._begin(self._group.fresh, start)
+        if self._given_up:
+            given_up, self._given_up = self._given_up, set()
+            await self._reader.cluster.refresh()
+            self._deleted |= {one for one in given_up if not self._reader.has(one)}
         return self._free()
 
     def _free(self) -> PartitionOffsetMap:
