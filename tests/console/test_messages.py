@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +194,15 @@ def _wait_for_an_end(*callbacks: Callable[[object], object]) -> None:
         time.sleep(PATIENCE_S)
 
 
+@pytest.fixture
+def _heeded_ctrl_c() -> Iterator[None]:
+    """A shell ignores it for what it runs in the background, these tests too."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_heeded_ctrl_c")
 @pytest.mark.parametrize(("signum", "end"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
 def test_a_signal_is_not_lost_in_a_callback_of_a_weak_reference(
     signum: signal.Signals, end: type[BaseException], capfd: pytest.CaptureFixture[str]

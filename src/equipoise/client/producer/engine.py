@@ -128,6 +128,8 @@ class ProducerEngine:
             await self._metadata.wait()
 
     def _not_found(self, name: str) -> EquipoiseError:
+        if name in self.cluster.topics:
+            return KafkaConnectionError(f"no broker told the limits of topic {name!r} in {self.config.max_block_ms} ms")
         if self.cluster.nodes and self.cluster.last_failure is None:
             return KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
