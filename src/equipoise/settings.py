@@ -18,6 +18,7 @@ from equipoise.wire.errors import UsageError
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 LEGAL_ID = re.compile(r"[a-zA-Z0-9._-]{1,249}")  # of a topic, or a static member (Topic.validate)
+_LONGEST_TEXT = 2**15 - 1  # bytes, in a request of the older versions
 _LONGEST_LABEL = 64  # letters between two dots
 
 Rows = dict[str, dataclasses.Field[Any]]
@@ -25,7 +26,7 @@ Rows = dict[str, dataclasses.Field[Any]]
 
 def setting(default: Any, doc: str, low: int | None = None, high: int = LONG_MAX, **more: Any) -> Any:
     """A row of the table. `choices` and `list_of` are the allowed words; a function is asked for them each time. A
-    default of None is optional text."""
+    default of None is optional text; `is_sent`: it stands in requests."""
     return dataclasses.field(default=default, metadata={"doc": doc, "low": low, "high": high, **more})
 
 
@@ -66,6 +67,8 @@ def parse_value(name: str, value: object, row: dataclasses.Field[Any]) -> Any:
     if row.metadata.get("as_is") or (value is None and row.default is None):
         return value
     parsed = convert(name, value, str if row.default is None else type(row.default))
+    if row.metadata.get("is_sent"):
+        _check_sent(name, parsed)
     choices = row.metadata.get("choices")
     if row.metadata.get("in_capitals"):
         parsed = parsed.upper()
@@ -78,6 +81,16 @@ def parse_value(name: str, value: object, row: dataclasses.Field[Any]) -> Any:
     if low is not None and not low <= parsed <= high:
         raise UsageError(f"{name}={value}: must be between {low} and {high}")
     return parsed
+
+
+def _check_sent(name: str, text: str) -> None:
+    """A request with such a text could not be written, again and again."""
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise UsageError(f"{name}={text!r}: cannot be written in UTF-8") from None
+    if size > _LONGEST_TEXT:
+        raise UsageError(f"{name}: has {size} bytes; a request holds {_LONGEST_TEXT} at most")
 
 
 def _words(name: str, text: str, allowed: tuple[str, ...]) -> str:

@@ -115,6 +115,8 @@ def test_without_a_group_nothing_is_committed() -> None:
         ({"security.protocol": "TLS"}, "security.protocol=TLS: must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL"),
         ({"sasl.mechanisn": "PLAIN"}, "unknown setting 'sasl.mechanisn'; did you mean 'sasl.mechanism'?"),
         ({"group.id": ""}, "group.id is empty"),
+        ({"group.id": "b\udcffrsen"}, "group.id='b\\udcffrsen': cannot be written in UTF-8"),
+        ({"client.id": "ö" * 16_384}, "client.id: has 32768 bytes; a request holds 32767 at most"),
         ({"group.instance.id": "a b"}, "group.instance.id=a b: must be 1 to 249 letters"),
         ({"heartbeat.interval.ms": 45000}, "heartbeat.interval.ms=45000: must be below session.timeout.ms, which is"),
         ({"retry.backoff.ms": 2000}, "retry.backoff.ms=2000: must not be above retry.backoff.max.ms, which is 1000"),

@@ -303,6 +303,7 @@ def test_at_a_terminal_a_record_cannot_move_the_cursor(
         (["consume", "orders", "--exit", "--format", "5%"], 2, "--format 5%: there is no field %; fields are %t %p"),
         (["consume", "orders", "--from", "soon", "--exit"], 2, "--from soon: write an age"),
         (["consume", "orders", "--partition", "9"], 2, "orders has no such partition"),
+        (["consume", "orders", "--partition", "0", "--partition", "9"], 2, "--partition 9: orders has no such"),
         (["consume", "nothing"], 1, "topic 'nothing' does not exist"),
         (["produce", "orders", "--input", "json", "--key-separator", ":"], 2, "--key-separator is for lines"),
         (["produce", "orders", "--key-separator", ""], 2, "--key-separator '': write what stands between"),

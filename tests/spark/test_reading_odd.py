@@ -68,6 +68,7 @@ class FakeLeaders:
         self.versions: list[int | None] = []
         self.refreshed = 0
         self.held = (0, END)
+        self.local = 0  # the first offset that is not in remote storage
 
     def leader(self, partition: TopicPartition) -> LeaderEndpoint:
         return LeaderEndpoint(("node", self.leaders[partition]), 0, self.topic_id)
@@ -80,6 +81,9 @@ class FakeLeaders:
 
     def bounds(self, partition: TopicPartition) -> tuple[int, int]:
         return self.held
+
+    def local_start(self, partition: TopicPartition) -> int:
+        return self.local
 
     def connection(self, address: tuple[str, int]) -> FakeConnection:
         return FakeConnection(self, address[1])
@@ -184,6 +188,20 @@ def test_nothing_is_left_only_if_a_broker_that_may_wait_says_so(scripted: Script
     leaders = scripted({T0: data(0, batch(0))}, {T0: data(0)}, {T0: data(0)})
     assert read_offsets(OffsetRange("t", 0, 0, 5)) == [0]
     assert leaders.waits == [0, 0, 20]
+
+
+def test_what_remote_storage_is_slow_to_give_is_not_lost(scripted: Scripted) -> None:
+    """A broker that has waited for it in vain answers without records, and without an error."""
+    leaders = scripted({T0: data(0)}, {T0: data(0)}, {T0: data(0)}, {T0: data(0, batch(0, 1))})
+    leaders.local = 2
+    assert read_offsets(OffsetRange("t", 0, 0, 2)) == [0, 1]
+
+
+def test_remote_storage_that_does_not_answer_is_told(scripted: Scripted) -> None:
+    leaders = scripted(*[{T0: data(0)}] * 1000)
+    leaders.local = 2
+    with pytest.raises(KafkaError, match="t-0: the records from offset 0 on are in remote storage"):
+        read_offsets(OffsetRange("t", 0, 0, 2), **IN_VAIN)
 
 
 def test_what_comes_late_is_not_lost(scripted: Scripted) -> None:

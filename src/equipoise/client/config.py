@@ -25,7 +25,9 @@ class ClientConfig(ABC):
     """What metadata and connections need to know."""
 
     bootstrap_servers: str = setting("", "Brokers for the first connection: HOST:PORT, separated by commas. Required.")
-    client_id: str = setting("equipoise", "The client's name in the broker's log, and in descriptions of the group.")
+    client_id: str = setting(
+        "equipoise", "The client's name in the broker's log, and in descriptions of the group.", is_sent=True
+    )
     metadata_max_age_ms: int = setting(300_000, "Age at which the client refreshes its metadata.", 0)
     request_timeout_ms: int = setting(30_000, "Time limit of a request; after it the client closes the connection.", 1)
     socket_connection_setup_timeout_ms: int = setting(10_000, "Time limit of connecting.", 1)

@@ -47,9 +47,11 @@ Strategy = tuple[str | object, ...]  # names of assignors, or assignors
 class ConsumerConfig(ClientConfig):
     """Made by `parse` or `from_keywords`, which check it."""
 
-    client_rack: str = setting("", "Rack of this client. It prefers replicas and partitions in the same rack.")
+    client_rack: str = setting(
+        "", "Rack of this client. It prefers replicas and partitions in the same rack.", is_sent=True
+    )
     group_id: str | None = setting(
-        None, "The group. Without it the consumer commits nothing, and takes partitions by assign()."
+        None, "The group. Without it the consumer commits nothing, and takes partitions by assign().", is_sent=True
     )
     group_instance_id: str | None = setting(
         None, "Makes a static member, which can restart without a rebalance (KIP-345)."

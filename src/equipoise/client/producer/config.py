@@ -53,7 +53,9 @@ class ProducerConfig(ClientConfig):
     buffer_memory: int = setting(67_108_864, "Bytes of records that are not stored yet; send() waits for room.", 1)
     max_block_ms: int = setting(60_000, "Longest time that send() waits for room, or for a topic's metadata.", 0)
     transactional_id: str | None = setting(
-        None, "The name under which this producer has transactions. No two running producers may have the same."
+        None,
+        "The name under which this producer has transactions. No two running producers may have the same.",
+        is_sent=True,
     )
     transaction_timeout_ms: int = setting(
         60_000, "Time after which the coordinator aborts a transaction that is still open.", 1, INT_MAX

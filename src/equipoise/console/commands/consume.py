@@ -112,8 +112,8 @@ def _begin_group(cluster: ClusterOptions, group: str, starts: Mapping[TopicParti
 def _places(admin: Admin, topics: Sequence[str], numbers: Sequence[int]) -> list[TopicPartition]:
     found = [TopicPartition(name, one.partition) for name in topics for one in admin.topic(name).partitions]
     chosen = [one for one in found if not numbers or one.partition in numbers]
-    if not chosen:
-        raise UsageError(f"--partition {' '.join(map(str, numbers))}: {', '.join(topics)} has no such partition")
+    if missing := set(numbers) - {one.partition for one in chosen}:
+        raise UsageError(f"--partition {min(missing)}: {', '.join(topics)} has no such partition")
     return chosen
 
 

@@ -22,11 +22,12 @@ from equipoise.client.net.errors import KafkaConnectionError, is_final
 from equipoise.member.partitions import TopicPartition
 from equipoise.wire.apis.k02_list_offsets import ListOffsetsResponse
 from equipoise.wire.apis.k03_metadata import MetadataResponse
-from equipoise.wire.errors import EquipoiseError, ErrorCode
+from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError
 from equipoise.wire.schema import Message
 
 log = logging.getLogger(__name__)
 
+_EARLIEST_LOCAL = -4  # a timestamp of ListOffsets since version 8
 _FIRST_PATIENCE_S = 1.0  # for a broker that may hang, while there are others
 _MOST_TRIED = 4  # attempts to connect that make the next one longer
 
@@ -110,6 +111,15 @@ class Leaders:
         """The first offset that the leader holds, and the one behind the last."""
         earliest, latest = (self._list_offset(partition, which) for which in (EARLIEST, LATEST))
         return earliest, latest
+
+    def local_start(self, partition: TopicPartition) -> int:
+        """The first offset on the leader's own disk. What lies before it is in remote storage (KIP-405)."""
+        try:
+            return self._list_offset(partition, _EARLIEST_LOCAL)
+        except KafkaError as error:
+            if error.code != ErrorCode.UNSUPPORTED_VERSION:
+                raise
+            return 0  # a broker from before remote storage
 
     def _list_offset(self, partition: TopicPartition, which: int) -> int:
         address = self.leader(partition).address

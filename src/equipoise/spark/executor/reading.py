@@ -238,9 +238,20 @@ class _RangeReader:
         if reached < cursor.range.end:
             what = "its last stable offset" if self._config.isolation else "its end"
             return KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, f"{cursor.partition} has {what} at {reached}")
-        if is_patient:
-            log.info("%s: nothing is left from offset %d on", cursor.range, cursor.position)
-            cursor.finish()
+        return self._nothing_left(cursor) if is_patient else None
+
+    def _nothing_left(self, cursor: _Cursor) -> EquipoiseError | None:
+        """But a broker does not wait longer for remote storage either, and answers as if there were no records there
+        (KIP-1018)."""
+        try:
+            local = self._leaders.local_start(cursor.partition)
+        except EquipoiseError as error:
+            return error
+        if cursor.position < local:
+            what = f"the records from offset {cursor.position} on are in remote storage, which has not answered"
+            return KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, f"{cursor.partition}: {what}")
+        log.info("%s: nothing is left from offset %d on", cursor.range, cursor.position)
+        cursor.finish()
         return None
 
     # -- what goes wrong
