@@ -92,7 +92,7 @@ class Comparison(NamedTuple):
 
 
 MACHINE_FIGURES = (
-    Comparison("start", "start to ready", "s", 10.0),
+    Comparison("start", "start to ready", "s", 12.0),
     Comparison("resident_idle", "resident, idle", "MB", 5.0),
     Comparison("resident_loaded", "resident, under load", "MB", 5.0),
     Comparison("anonymous_loaded", "of it no pages of files", "MB"),
