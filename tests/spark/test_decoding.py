@@ -86,3 +86,13 @@ def test_slices_have_equal_sizes() -> None:
     found = list(decode([one], ("value",)))
     assert [batch.num_rows for batch in found] == [(decoding._MOST_ROWS + 10) // 2] * 2
     assert values_of(found) == values
+
+
+def test_a_record_batch_has_at_most_a_megabyte() -> None:
+    one, values = fetched(Codec.NONE, 4, 1000, 1000)
+    found = list(decode([one], ("value", "offset")))
+    assert [batch.num_rows for batch in found] == [1000] * 4
+    assert values_of(found) == values
+    large, values = fetched(Codec.NONE, 1, 3, 3 << 20)
+    assert [batch.num_rows for batch in decode([large], ("value",))] == [1] * 3
+    assert values_of(list(decode([large], ("value",)))) == values

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.spark.options import ConsumerStrategy, OffsetRangeLimit, SourceOptions
+from equipoise.spark.settings import ONE_MACHINE
 from equipoise.spark.source.offset_ranges import OffsetRange, plan
 
 OPTIONS = SourceOptions.parse({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}, streaming=False)
@@ -25,6 +26,7 @@ CORES = 2
 def _two_cores() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "sched_getaffinity", lambda _: set(range(CORES)), raising=False)
+        patch.delenv(ONE_MACHINE, raising=False)
         yield
 
 
@@ -52,6 +54,14 @@ def test_a_handful_of_records_is_one_task() -> None:
 
 def test_large_ranges_do_not() -> None:
     assert len(tasks_of(sized(*[1_000_000] * 16))) == 16
+
+
+def test_on_one_machine_the_cores_have_a_task_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ONE_MACHINE, "1")
+    assert [len(share) for share in tasks_of(sized(*[10_000] * 16))] == [8] * CORES
+    assert [len(share) for share in tasks_of(sized(*[100_000] * 16))] == [8] * CORES
+    assert len(tasks_of(sized(*[500_000] * 16))) == 8  # of a million records: one that fails repeats no more
+    assert len(tasks_of(sized(*[10_000] * 16), min_partitions=5)) == 5
 
 
 def test_a_large_one_is_left_alone_with_its_task() -> None:

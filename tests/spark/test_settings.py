@@ -14,7 +14,7 @@ import pytest
 
 from equipoise.broker import Broker
 from equipoise.spark.pipeline import py_files
-from equipoise.spark.settings import TUNED, share_python, tuned
+from equipoise.spark.settings import ONE_MACHINE, TUNED, share_python, tuned
 from proving.spark_classes import quick_options
 from tests.client.writing import produce
 from tests.spark.conftest import create
@@ -61,10 +61,16 @@ def test_tuned_gives_a_local_master_the_installed_modules(monkeypatch: pytest.Mo
     monkeypatch.setenv("PYTHONPATH", f"{archives}:/a b/mine.zip:/opt/of mine")
     asked = "import sys, pyspark; print(sys.executable, pyspark.__file__, *sys.path, sep='\\n')"
     found = subprocess.run([program, "-c", asked], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert is_one_machine(program)
     assert found[0] == sys.executable
     assert ".zip" not in found[1]
     assert not {one for one in found[2:] if SPARK in one}
     assert [one for one in found[2:] if "mine" in one] == ["/a b/mine.zip", "/opt/of mine"]  # after the driver's own
+
+
+def is_one_machine(program: str) -> bool:
+    asked = [program, "-c", f"import os; print(os.environ.get('{ONE_MACHINE}'))"]
+    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout == "1\n"
 
 
 def names() -> list[str]:
@@ -84,6 +90,7 @@ def test_a_python_that_only_executors_have(tmp_path: Path) -> None:
     assert names() == ["python3.11"] * 2
     found = subprocess.run(["python3.11", "-c", "import sys; print(sys.executable)"], capture_output=True, text=True)
     assert found.stdout.strip() == sys.executable
+    assert not is_one_machine("python3.11")
     assert share_python(tmp_path, "/nowhere/bin/python", "/opt") == {"spark.executorEnv.PATH": "/nowhere/bin:/opt"}
     assert share_python(tmp_path, "python4") == {}
     assert names() == ["python4"] * 2

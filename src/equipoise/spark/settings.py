@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+ONE_MACHINE = "EQUIPOISE_ONE_MACHINE"  # a variable of Spark's processes: executors run where the driver does
 TUNED = {
     # Over TCP every task waits 40 ms for a delayed acknowledgement.
     "spark.python.unix.domain.socket.enabled": "true",
@@ -60,7 +61,7 @@ def share_python(scratch: Path, named: str | None, executors_path: str | None = 
         os.environ |= dict.fromkeys(_VARIABLES, named or sys.executable)
         return {}
     directory, name = os.path.split(named)
-    python_program(scratch, name)
+    python_program(scratch, name, is_one_machine=False)
     os.environ |= dict.fromkeys(_VARIABLES, name)
     os.environ["PATH"] = os.pathsep.join([str(scratch), os.environ.get("PATH", os.defpath)])
     return {"spark.executorEnv.PATH": f"{directory}:{executors_path or _USUAL_PATH}"} if directory else {}
@@ -70,17 +71,18 @@ _VARIABLES = "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"
 _USUAL_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
-def python_program(directory: Path, name: str = "python") -> str:
-    """This Python as a script in `directory`, for PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON on one machine.
+def python_program(directory: Path, name: str = "python", *, is_one_machine: bool = True) -> str:
+    """This Python as a script in `directory`, for PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON.
 
     Spark's processes import PySpark from a zip, and each compiles its sources again, for a second of CPU. On a busy
     machine that is longer than Spark waits for them. With this script they find the installed modules first, and do
-    not list what the archives hold.
+    not list what the archives hold. `is_one_machine`: executors run here too, and the source may plan for its cores.
     """
     if os.name != "posix":
         return sys.executable
     program = directory / name
-    text = _PROGRAM.format(path=shlex.quote(python_path()), python=shlex.quote(sys.executable))
+    place = f"{ONE_MACHINE}=1" if is_one_machine else ""
+    text = _PROGRAM.format(path=shlex.quote(python_path()), python=shlex.quote(sys.executable), place=place)
     program.write_text(text, encoding="utf-8")
     program.chmod(0o700)
     return str(program)
@@ -97,7 +99,7 @@ for one in $PYTHONPATH; do
         *) path=$path:$one ;;
     esac
 done
-PYTHONPATH=$path exec {python} "$@"
+{place} PYTHONPATH=$path exec {python} "$@"
 """
 
 

@@ -19,7 +19,8 @@ from equipoise.wire.records.batch import BatchHeader, Codec
 from equipoise.wire.records.lanes import Bytes, Ints
 from equipoise.wire.records.rows import Arena, Rows, TooMuchError, cut, read_at_once, read_slices
 
-_MOST_ROWS = 32_768  # in one record batch: Spark takes 5,000 to 20,000 best, and much larger ones badly
+_MOST_BYTES = 1 << 20  # of one record batch, for Spark: larger ones leave the processor's cache, small ones cost more
+_MOST_ROWS = 32_768  # of one record batch, where few columns are asked for
 _PIECE_BYTES = 4 << 20  # of records that are expanded and decoded in one go: they stay in the processor's cache
 _MOST_PACKED = 1 << 20  # bytes of compressed batches in one go, however little may come of them
 _FIRST_GUESS = 8  # times the compressed size, before anything was expanded
@@ -102,7 +103,7 @@ def _decode(parts: Sequence[FetchedRange], columns: tuple[str, ...]) -> Iterator
         for decoded in _read(parts):
             arrays = [_COLUMNS[name](decoded) for name in columns]
             batch = pa.RecordBatch.from_arrays(arrays, schema=_schema(columns))
-            slices = -(-batch.num_rows // _MOST_ROWS)
+            slices = min(max(-(-batch.num_rows // _MOST_ROWS), -(-batch.nbytes // _MOST_BYTES)), batch.num_rows)
             for number in range(slices):  # of equal size: a small one would cost as much
                 at = number * batch.num_rows // slices
                 yield batch.slice(at, (number + 1) * batch.num_rows // slices - at)

@@ -12,12 +12,15 @@ from typing import NamedTuple
 from pyspark.sql.datasource import InputPartition
 
 from equipoise.spark.options import ConsumerStrategy, OffsetRangeLimit, SourceOptions
+from equipoise.spark.settings import ONE_MACHINE
 
-# A task costs Spark some 5 ms, in which it could read 10,000 records: fewer are not worth one of their own, and beyond
-# what keeps the cores busy it takes ten times as many.
+# A task costs Spark some 5 ms, in which it could read 10,000 records: fewer are not worth one of their own. Beyond what
+# keeps this machine's cores busy it takes many more. Where executors run here too, there are no other cores.
 _WORTH_A_CORE = 10_000
 _WORTH_A_TASK = 100_000
+_WORTH_A_TASK_HERE = 1_000_000
 _TASKS_PER_CORE = 2
+_TASKS_PER_CORE_HERE = 1
 
 
 class OffsetRange(NamedTuple):
@@ -89,9 +92,12 @@ def _divide(one: OffsetRange, count: int) -> list[OffsetRange]:
 def _tasks(pieces: Sequence[OffsetRange], least: int) -> int:
     """Enough to keep this machine's cores busy, and more where there is so much to read that it pays."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    per_core, worth = _TASKS_PER_CORE, _WORTH_A_TASK
+    if ONE_MACHINE in os.environ:
+        per_core, worth = _TASKS_PER_CORE_HERE, _WORTH_A_TASK_HERE
     records = sum(piece.size for piece in pieces)
-    for_cores = min(_TASKS_PER_CORE * cores, 1 + records // _WORTH_A_CORE)
-    return min(len(pieces), max(least, for_cores, records // _WORTH_A_TASK))
+    for_cores = min(per_core * cores, 1 + records // _WORTH_A_CORE)
+    return min(len(pieces), max(least, for_cores, records // worth))
 
 
 def _deal(pieces: Sequence[OffsetRange], count: int) -> list[tuple[OffsetRange, ...]]:
