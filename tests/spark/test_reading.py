@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from datetime import UTC, datetime
 from multiprocessing import get_context
 from random import Random
@@ -18,10 +18,13 @@ from equipoise.broker import Broker
 from equipoise.client import Admin
 from equipoise.client.fetch import fetch_request
 from equipoise.client.fetch.completed_fetch import CompletedFetch
+from equipoise.client.fetch.fetch_request import FetchLimits, PartitionFetch
+from equipoise.member.partitions import TopicPartition
 from equipoise.server_process import free_port
-from equipoise.spark.executor import decoding
+from equipoise.spark.executor import decoding, reading
 from equipoise.spark.executor.reading import read
 from equipoise.spark.source.offset_ranges import OffsetRange
+from equipoise.wire.apis.k01_fetch import FetchRequest
 from equipoise.wire.errors import ErrorCode, KafkaError
 from equipoise.wire.records.batch import Codec
 from equipoise.wire.records.build import Record, build_batch
@@ -162,6 +165,27 @@ def test_no_more_is_fetched_than_the_range_should_take(broker: Broker, monkeypat
         assert table(broker.bootstrap_servers, [OffsetRange("t", 0, start, start + 100)]).num_rows == 100
     assert fetched[0] > 1_000_000
     assert fetched[1] < 50_000
+
+
+def test_parts_of_large_batches_of_several_partitions_come_with_one_fetch(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker gives a batch that is larger than asked for only of the first partition."""
+    create(broker.bootstrap_servers, "t", 3)
+    for number in range(3):
+        produce(broker.bootstrap_servers, "t", number, numbered(1000, 100), per_batch=1000)
+    fetches: list[int] = []
+
+    def noting(limits: FetchLimits, asked: Mapping[TopicPartition, PartitionFetch]) -> FetchRequest:
+        fetches.append(len(asked))
+        return fetch_request.fetch_request(limits, asked)
+
+    monkeypatch.setattr(reading, "fetch_request", noting)
+    for start in (0, 500):
+        fetches.clear()
+        ranges = [OffsetRange("t", number, start, start + 2) for number in range(3)]
+        assert places(table(broker.bootstrap_servers, ranges)) == all_of(*ranges)
+    assert fetches == [3]
 
 
 # -- connections

@@ -15,7 +15,7 @@ from equipoise.client.net.blocking import InFlightRequest
 from equipoise.client.net.errors import KafkaConnectionError
 from equipoise.member.partitions import TopicPartition
 from equipoise.spark.executor import reading
-from equipoise.spark.executor.leaders import LeaderEndpoint
+from equipoise.spark.executor.leaders import FetchedSizes, LeaderEndpoint
 from equipoise.spark.executor.reading import read
 from equipoise.spark.source.offset_ranges import OffsetRange
 from equipoise.wire.apis.k01_fetch import (
@@ -62,7 +62,7 @@ class FakeLeaders:
         self.replies = list(replies)
         self.leaders = {T0: 1, T1: 1}
         self.topic_id = TOPIC_ID
-        self.record_bytes: dict[TopicPartition, float] = {}
+        self.sizes: dict[TopicPartition, FetchedSizes] = {}
         self.asked: list[tuple[int, dict[TopicPartition, int]]] = []  # the node, and the offset of each partition
         self.waits: list[int] = []
         self.versions: list[int | None] = []

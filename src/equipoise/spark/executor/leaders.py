@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from equipoise.client.consumer.config import EARLIEST, LATEST, ConsumerConfig
@@ -23,6 +23,7 @@ from equipoise.member.partitions import TopicPartition
 from equipoise.wire.apis.k02_list_offsets import ListOffsetsResponse
 from equipoise.wire.apis.k03_metadata import MetadataResponse
 from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError
+from equipoise.wire.records.batch import BatchHeader
 from equipoise.wire.schema import Message
 
 log = logging.getLogger(__name__)
@@ -40,12 +41,25 @@ class LeaderEndpoint(NamedTuple):
     topic_id: bytes
 
 
+class FetchedSizes(NamedTuple):
+    """Bytes of what the last fetch of a partition brought: of a record, in the mean, and of its largest batch."""
+
+    record: float
+    batch: int
+
+    @classmethod
+    def of(cls, batches: Sequence[tuple[int, BatchHeader]]) -> FetchedSizes:
+        """A batch comes whole, wherever in it the fetch began."""
+        sizes = [header.size for _, header in batches]
+        return cls(sum(sizes) / (batches[-1][1].last_offset + 1 - batches[0][1].base_offset), max(sizes))
+
+
 class Leaders:
     """What this process knows of one cluster."""
 
     def __init__(self, config: ConsumerConfig) -> None:
         self.config = config
-        self.record_bytes: dict[TopicPartition, float] = {}  # as seen lately, to ask for no more than is wanted
+        self.sizes: dict[TopicPartition, FetchedSizes] = {}  # as seen lately, to ask for no more than is wanted
         self._bootstrap = parse_bootstrap_servers(config.bootstrap_servers)
         self._metadata = Metadata()
         self._asked_at: dict[str, float] = {}  # when each topic's metadata came

@@ -30,7 +30,7 @@ from equipoise.client.net.blocking import Connection, InFlightRequest
 from equipoise.client.net.errors import KafkaConnectionError, error_from, is_final
 from equipoise.member.partitions import TopicPartition
 from equipoise.spark.executor.decoding import FetchedRange, decode
-from equipoise.spark.executor.leaders import Leaders, leaders_of
+from equipoise.spark.executor.leaders import FetchedSizes, Leaders, leaders_of
 from equipoise.spark.source.offset_ranges import OffsetRange, ReadTask
 from equipoise.wire.apis.k01_fetch import FetchResponse, PartitionData
 from equipoise.wire.errors import EquipoiseError, ErrorCode, KafkaError, ProtocolError
@@ -154,12 +154,14 @@ class _RangeReader:
         )
 
     def _bytes_wanted(self, cursor: _Cursor) -> int:
-        """A fetch has no end: the broker would fill it with what lies behind the range."""
-        each = self._leaders.record_bytes.get(cursor.partition)
+        """A fetch has no end: the broker would fill it with what lies behind the range. But a batch comes whole, and
+        one that is larger than asked for comes of the fetch's first partition alone (KIP-74)."""
+        sizes = self._leaders.sizes.get(cursor.partition)
         most = self._config.max_partition_fetch_bytes
-        if each is None:
+        if sizes is None:
             return most
-        return min(most, int(each * _MARGIN * (cursor.range.end - cursor.position)) + _MARGIN_BYTES)
+        wanted = int(sizes.record * _MARGIN * (cursor.range.end - cursor.position)) + _MARGIN_BYTES
+        return min(most, max(wanted, sizes.batch))
 
     # -- what came of it
 
@@ -224,7 +226,7 @@ class _RangeReader:
         if batches and 0 <= cursor.range.epoch < batches[-1][1].partition_leader_epoch:
             self._replaced(cursor, batches[-1][1].partition_leader_epoch)
         cursor.position, cursor.is_dry = fetch.next_offset, False
-        self._leaders.record_bytes[cursor.partition] = fetch.size / max(1, fetch.next_offset - first)
+        self._leaders.sizes[cursor.partition] = FetchedSizes.of(fetch.batches)
         return [FetchedRange(cursor.partition, first, end, fetch.data, batches)] if batches else []
 
     def _nothing_came(self, cursor: _Cursor, data: PartitionData, is_patient: bool) -> EquipoiseError | None:
