@@ -17,8 +17,9 @@ from pyspark.sql.types import StructType
 from equipoise.spark.executor.reading import freeze
 from equipoise.spark.schema import arrow_schema, spark_schema
 
-_TASKS = 4
-_ROWS = 8192  # in a record batch
+_TASKS = 2  # one for each core that the session has
+_BATCH_BYTES = 1 << 20  # of a record batch: what Spark takes best
+_OTHER_BYTES = 60  # of a row beside its value
 
 
 class Ceiling(DataSource):
@@ -56,7 +57,7 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         freeze()
         ready = _ready(self._size)
-        for at in range(0, partition.value, _ROWS):
+        for at in range(0, partition.value, ready.num_rows):
             yield ready.slice(0, partition.value - at)
 
     def commit(self, end: dict[str, int]) -> None: ...
@@ -65,13 +66,14 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 @cache
 def _ready(size: int) -> pa.RecordBatch:
     schema = arrow_schema(spark_schema(include_headers=False).names)
+    rows = max(1, _BATCH_BYTES // (size + _OTHER_BYTES))
     columns: dict[str, list[Any]] = {
-        "key": [b"%08d" % number for number in range(_ROWS)],
-        "value": [b"x" * size] * _ROWS,
-        "topic": [f"values-of-{size}-none"] * _ROWS,
-        "partition": [1] * _ROWS,
-        "offset": list(range(_ROWS)),
-        "timestamp": [1_700_000_000_000_000] * _ROWS,
-        "timestampType": [0] * _ROWS,
+        "key": [b"%08d" % number for number in range(rows)],
+        "value": [b"x" * size] * rows,
+        "topic": [f"values-of-{size}-none"] * rows,
+        "partition": [1] * rows,
+        "offset": list(range(rows)),
+        "timestamp": [1_700_000_000_000_000] * rows,
+        "timestampType": [0] * rows,
     }
     return pa.RecordBatch.from_pydict(columns, schema=schema)
