@@ -30,6 +30,7 @@ from equipoise.client.net.errors import (
     no_kafka_broker,
 )
 from equipoise.client.net.handshake import Ask, Compute, Handshake, authentication, handshake, renewal_pause
+from equipoise.client.net.receive_buffers import ReceiveBuffers
 from equipoise.client.net.tls_failure import closed_at_once, server_name, tls_failure
 from equipoise.client.security.config import PLAINTEXT, SecurityConfig
 from equipoise.closing import Closing
@@ -67,7 +68,7 @@ class Connection(Closing):
         self._host, self._port = host, port
         self._security, self._login = security, security.login()
         self._api_versions = ApiVersions(self.address, client_id)
-        self._reader = FrameReader(MAX_RESPONSE)
+        self._reader = FrameReader(MAX_RESPONSE, ReceiveBuffers().get)
         self._received: deque[Frame] = deque()  # answers that are not taken yet
         self._awaited = 0  # requests whose answers are not taken yet
         self._renew_at = float("inf")  # when the session nears its end

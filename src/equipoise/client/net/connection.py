@@ -23,6 +23,7 @@ from equipoise.client.net.addresses import address_of
 from equipoise.client.net.api_versions import MAX_RESPONSE, ApiVersions, Response, ResponseFrame, decode_answer
 from equipoise.client.net.errors import KafkaConnectionError, TlsError, cannot_connect, no_kafka_broker
 from equipoise.client.net.handshake import Compute, Handshake, authentication, handshake, renewal_pause
+from equipoise.client.net.receive_buffers import ReceiveBuffers
 from equipoise.client.net.tls_failure import closed_at_once, server_name, tls_failure
 from equipoise.client.security.config import PLAINTEXT, SecurityConfig
 from equipoise.wire.apis import APIS
@@ -30,44 +31,9 @@ from equipoise.wire.errors import EquipoiseError, ProtocolError
 from equipoise.wire.frames import Frame, FrameReader, FrameSizeError
 from equipoise.wire.schema import Message
 
-_SMALLEST_KEPT = 256 * 1024
-_MOST_KEPT = 16 * 1024 * 1024  # bytes of buffers kept by one connection
+_MOST_UNSENT = 256 * 1024  # bytes that `tell` leaves to the transport
 _LOOK_AGAIN_S = 0.002
 _SHUTDOWN_S = 1.0  # for TLS to end; asyncio would wait 30 s for a dead peer
-
-
-class _Buffers:
-    """Large buffers, reused when no view of them is left: fresh memory costs more than reading into it.
-
-    A bytearray refuses to change its size while a view of it lives, so the test for that is the change itself.
-    """
-
-    def __init__(self) -> None:
-        self._kept: deque[tuple[int, bytearray]] = deque()  # with the size each was made with
-
-    def get(self, size: int) -> bytearray:
-        if not _SMALLEST_KEPT <= size <= _MOST_KEPT // 2:
-            return bytearray(size)
-        for most, buffer in self._kept:
-            if size <= most <= 2 * size and _resized(buffer, size):
-                return buffer
-        made = bytearray(size)
-        self._kept.append((size, made))
-        while sum(most for most, _ in self._kept) > _MOST_KEPT:
-            self._kept.popleft()
-        return made
-
-
-def _resized(buffer: bytearray, size: int) -> bool:
-    try:
-        del buffer[-1:]  # a change in any case, also where the size is right already
-        if size < len(buffer):
-            del buffer[size:]
-        else:
-            buffer.extend(bytes(size - len(buffer)))
-    except BufferError:
-        return False
-    return True
 
 
 class _InFlightRequest(NamedTuple):
@@ -91,7 +57,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, None)
         self._loop = asyncio.get_running_loop()
         self._in_flight: deque[_InFlightRequest] = deque()
-        self._reader = FrameReader(MAX_RESPONSE, _Buffers().get)
+        self._reader = FrameReader(MAX_RESPONSE, ReceiveBuffers().get)
         self._setup_timeout = 0.0
         self._security = PLAINTEXT
         self._renew_at = float("inf")  # on the loop's clock: when the session nears its end
@@ -164,7 +130,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
             raise KafkaConnectionError(f"{self.address}: the connection is closed; connect again")
         self._transport.write(self._api_versions.encode(request, version)[1])
         self.last_used = self._loop.time()
-        while self._transport.get_write_buffer_size() > _SMALLEST_KEPT and not self.is_closed:
+        while self._transport.get_write_buffer_size() > _MOST_UNSENT and not self.is_closed:
             await asyncio.sleep(_LOOK_AGAIN_S)
 
     def version(self, request: type[Message]) -> int:
