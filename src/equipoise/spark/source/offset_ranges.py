@@ -15,7 +15,8 @@ from equipoise.spark.options import ConsumerStrategy, OffsetRangeLimit, SourceOp
 from equipoise.spark.settings import ONE_MACHINE
 
 # A task costs Spark some 5 ms, in which it could read 10,000 records: fewer are not worth one of their own. Beyond what
-# keeps this machine's cores busy it takes many more. Where executors run here too, there are no other cores.
+# keeps this machine's cores busy a task needs ten times as many: executors elsewhere may have more cores. Where they
+# run here too there are no others, and more tasks only divide what is repeated when one fails.
 _WORTH_A_CORE = 10_000
 _WORTH_A_TASK = 100_000
 _WORTH_A_TASK_HERE = 1_000_000
