@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from equipoise.broker import Broker, running
+from equipoise.broker import Broker, running, server
 from equipoise.broker.clock import Ms
 from equipoise.broker.net.authorizer import Authorizer
 from equipoise.broker.server import Server
@@ -152,7 +152,13 @@ class Gate:
 
 
 @pytest.fixture
-def gate(start: Start, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+def synced_by_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers that are started from now on sync as where the kernel cannot do it by itself."""
+    monkeypatch.setattr(server, "open_kernel_sync", lambda: None)
+
+
+@pytest.fixture
+def gate(start: Start, monkeypatch: pytest.MonkeyPatch, synced_by_threads: None) -> Iterator[Gate]:
     """It is open again before the brokers of `start` end, which wait for it."""
     gate = Gate()
     monkeypatch.setattr(disk, "fdatasync", gate.fdatasync)

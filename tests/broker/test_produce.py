@@ -187,7 +187,7 @@ class Gate:
 
 
 @pytest.fixture
-def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+def gate(monkeypatch: pytest.MonkeyPatch, synced_by_threads: None) -> Iterator[Gate]:
     gate = Gate()
     monkeypatch.setattr(disk, "fdatasync", gate)
     yield gate

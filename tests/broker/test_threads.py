@@ -26,6 +26,7 @@ def test_acks_all_is_answered_when_the_sync_dies(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
+    synced_by_threads: None,
     failure: BaseException,
 ) -> None:
     def fails(descriptor: int) -> None:

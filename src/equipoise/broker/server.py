@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from equipoise.broker.background_tasks import BackgroundTasks
@@ -37,6 +38,7 @@ from equipoise.broker.topics.validation_queue import ValidationQueue
 from equipoise.coordinator.wall_time import WallTime
 from equipoise.log.producer_state import UNVERIFIED, TxnMarker, Verification
 from equipoise.log.storage.flusher import Flusher
+from equipoise.log.storage.kernel_sync import open_kernel_sync
 from equipoise.security.acls import (
     ANY_NAME,
     CLUSTER,
@@ -112,7 +114,10 @@ class Server:
         self.turns = Turns(loop)
         self._late_imports = LateImports(self._open_coordinators)
         self.client_warnings = ClientWarnings(clock.now)
-        self.flusher = Flusher(lambda end_round: loop.call_soon_threadsafe(self._together, end_round))
+        self._kernel_sync = None if directory.volatile else open_kernel_sync()
+        self.flusher = Flusher(
+            lambda end_round: loop.call_soon_threadsafe(self._together, end_round), self._kernel_sync
+        )
 
     def _configured_authorizer(self) -> Authorizer:
         """ACLs decide if `authorizer.class.name` says so."""
@@ -376,6 +381,9 @@ class Server:
         self.security.load()
         if not self.directory.volatile:
             self.flusher.start()
+            if self._kernel_sync is not None:
+                collect = partial(self._together, self.flusher.collect_synced)
+                asyncio.get_running_loop().add_reader(self._kernel_sync.descriptor, collect)
         await self.security.add_users(self.first_users)
         await self.security.add_acls(self.first_acls)
         await self.cluster.open(host, port)
@@ -396,6 +404,8 @@ class Server:
             await self._group_coordinator.close()
         await self.lookups.close()
         await self.validation_queue.thread.close()
+        if self._kernel_sync is not None:
+            asyncio.get_running_loop().remove_reader(self._kernel_sync.descriptor)
         self.flusher.close()
         for connection in list(self.connections):
             connection.complete_delayed(Completion.SHUTDOWN)

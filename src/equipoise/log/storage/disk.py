@@ -362,6 +362,13 @@ class DiskSyncTask(SyncTask):
             storage.created = False
             self._directories |= {storage.path.parent, storage.path.parent.parent}
 
+    @property
+    def only_file(self) -> int | None:
+        if len(self._to_sync) != 1 or self._directories or self._registers or self.notes:
+            return None
+        (one,) = self._to_sync
+        return None if isinstance(one, Path) else one.number
+
     def run(self) -> None:
         while self._to_sync:
             one = self._to_sync[-1]

@@ -1,21 +1,24 @@
-"""Group commit: a few threads make durable, in rounds, everything appended since the previous round.
+"""Group commit: everything appended since the previous round is made durable in the next.
 
-All decisions are made on the event loop's thread. The other threads take a task, sync, and report that it is done. They
-share only the two queues. There are several threads because fdatasync of many small files takes less time side by side,
-and because a slow file then does not delay the others of its round.
+All decisions are made on the event loop's thread. Most tasks are one fdatasync: the kernel does those by itself, side
+by side (`kernel_sync.py`). A few threads do what is left: new files with their directories, seals, and everything where
+the kernel cannot. They take a task, sync, and report that it is done; they share only the two queues with the loop.
+There are several threads because fdatasync of many small files takes less time side by side, and because a slow file
+then does not delay the others of its round.
 
-Any error on a thread comes back as the failure of its task, so that every waiting request gets an answer.
+Any error comes back as the failure of its task, so that every waiting request gets an answer.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 
 from equipoise.log.partition import PartitionLog
 from equipoise.log.storage.faults import ShortageError
+from equipoise.log.storage.kernel_sync import KernelSync, Synced
 from equipoise.log.storage.medium import SyncTask
 from equipoise.wire.errors import UsageError
 
@@ -23,12 +26,18 @@ _log = logging.getLogger(__name__)
 _THREADS = 8
 _RETRY_S = 0.05
 
+_Tasks = list[tuple[PartitionLog, SyncTask]]
+
 
 class Flusher:
-    """`call_on_loop` runs a function on the loop's thread, such as `loop.call_soon_threadsafe`."""
+    """`call_on_loop` runs a function on the loop's thread, such as `loop.call_soon_threadsafe`. With a `kernel`,
+    `collect_synced` must be called when its descriptor is readable."""
 
-    def __init__(self, call_on_loop: Callable[[Callable[[], None]], object]) -> None:
+    def __init__(self, call_on_loop: Callable[[Callable[[], None]], object], kernel: KernelSync | None = None) -> None:
         self._call_on_loop = call_on_loop
+        self._kernel = kernel
+        self._in_kernel: dict[int, tuple[PartitionLog, SyncTask]] = {}
+        self._last_key = 0
         self._dirty: dict[PartitionLog, None] = {}
         self._running = False
         self._closed = False
@@ -85,14 +94,32 @@ class Flusher:
         tasks = [(log, task) for log in logs if (task := log.begin_sync()) is not None]
         self._running = bool(tasks)
         self._under_way = len(tasks)
-        self._start_threads(min(len(tasks), _THREADS))
-        for log, task in tasks:
+        left = self._give_to_kernel(tasks)
+        self._start_threads(min(len(left), _THREADS))
+        for log, task in left:
             if self._threads:
                 self._to_do.put((log, task))
             else:  # slow, but every request gets an answer
                 self._done.put((log, task, _failure_here(log, task)))
-        if tasks and not self._threads:
+        if left and not self._threads:
             self._call_on_loop(self._collect)
+
+    def _give_to_kernel(self, tasks: _Tasks) -> _Tasks:
+        """Returns those that threads must do."""
+        if self._kernel is None:
+            return tasks
+        files, plain, left = list[tuple[int, int]](), _Tasks(), _Tasks()
+        for log, task in tasks:
+            if (descriptor := task.only_file) is None:
+                left.append((log, task))
+            else:
+                self._last_key += 1
+                files.append((self._last_key, descriptor))
+                plain.append((log, task))
+        taken = self._kernel.submit(files) if files else 0
+        for (key, _), found in zip(files[:taken], plain, strict=False):
+            self._in_kernel[key] = found
+        return left + plain[taken:]
 
     def _work(self) -> None:
         while (found := self._to_do.get()) is not None:
@@ -125,13 +152,27 @@ class Flusher:
                 log, task, failure = self._done.get_nowait()
             except Empty:
                 break
-            self._under_way -= 1
-            try:
-                log.end_sync(task) if failure is None else log.sync_failed(failure)
-            except Exception:  # noqa: BLE001  the other logs of the round wait for their answers
-                _log.exception("%s: an error in what waited for the disk", log.name)
+            self._settle(log, task, failure)
         if self._running and not self._under_way:
             self._end_round()
+
+    def collect_synced(self) -> None:
+        """The kernel has synced files."""
+        if self._kernel is not None:
+            self._settle_all(self._kernel.done())
+            if self._running and not self._under_way:
+                self._end_round()
+
+    def _settle_all(self, synced: Iterable[Synced]) -> None:
+        for key, error in synced:
+            self._settle(*self._in_kernel.pop(key), error)
+
+    def _settle(self, log: PartitionLog, task: SyncTask, failure: BaseException | None) -> None:
+        self._under_way -= 1
+        try:
+            log.end_sync(task) if failure is None else log.sync_failed(failure)
+        except Exception:  # noqa: BLE001  the other logs of the round wait for their answers
+            _log.exception("%s: an error in what waited for the disk", log.name)
 
     def _end_round(self) -> None:
         waiting, self._after_round = self._after_round, []
@@ -151,6 +192,10 @@ class Flusher:
             self._to_do.put(None)
         for thread in self._threads:
             thread.join()
+        if self._kernel is not None:
+            self._settle_all(self._kernel.wait())
+            self._kernel.close()
+            self._kernel = None
         self._collect()
 
 

@@ -76,12 +76,16 @@ class UnsyncedSegments(NamedTuple):
 
 
 class SyncTask(Protocol):
-    """Work for the flusher's thread: makes everything durable that was written before the task was made."""
+    """Work for the flusher: makes everything durable that was written before the task was made."""
 
     end_offset: int
 
     sealed: Sequence[tuple[LogSegment, int]]
     """Segments, and the size up to which they are sealed when this is done."""
+
+    @property
+    def only_file(self) -> int | None:
+        """A descriptor, if the task is to sync this file and nothing else."""
 
     def run(self) -> None:
         """Raises ShortageError if it must be called again.
