@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest
 from equipoise.wire.apis.k28_txn_offset_commit import TxnOffsetCommitRequest
 from equipoise.wire.schema import Message
 
 if TYPE_CHECKING:
     from equipoise.coordinator.classic.group import Group, MemberTimeouts, Protocols
     from equipoise.coordinator.consumer.group import ConsumerGroup
+    from equipoise.coordinator.offsets.commit import KnownCommit
     from equipoise.coordinator.step import Caller
     from equipoise.coordinator.transactions.step import TransitionWritten
 
@@ -60,13 +61,11 @@ class StaticMemberReplaced(NamedTuple):
 
 
 class OffsetsCommitted(NamedTuple):
-    """An OffsetCommit, or a TxnOffsetCommit. `too_large` has the partitions whose metadata was refused. `response`: the
-    answer if all goes well, where it is made already."""
+    """An OffsetCommit, or a TxnOffsetCommit. `too_large` has the partitions whose metadata was refused."""
 
     request: OffsetCommitRequest | TxnOffsetCommitRequest
     too_large: frozenset[tuple[str, int]]
     caller: Caller
-    response: OffsetCommitResponse | None = None
 
 
 class GroupTombstoned(NamedTuple):
@@ -77,4 +76,12 @@ class GroupTombstoned(NamedTuple):
 
 
 OfAGroup = GroupCreated | AssignmentWritten | StaticMemberReplaced | GroupTombstoned
-Outcome: TypeAlias = "Answered | OffsetsCommitted | OfAGroup | TransitionWritten"
+
+
+class CommitsWritten(NamedTuple):
+    """Commits that came together, of members of Stable groups. Each was one like the one before it."""
+
+    commits: list[tuple[Caller, KnownCommit]]
+
+
+Outcome: TypeAlias = "Answered | OffsetsCommitted | CommitsWritten | OfAGroup | TransitionWritten"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from equipoise.coordinator import admin
 from equipoise.coordinator.changes import Changes, end_write
 from equipoise.coordinator.classic import heartbeat, join, leave, lost_connections, sync
-from equipoise.coordinator.classic.group import Group, load_group
+from equipoise.coordinator.classic.group import ClassicGroupMember, Group, load_group
 from equipoise.coordinator.classic.rebalance import Rebalancer
 from equipoise.coordinator.classic.replies import join_error, sync_error
 from equipoise.coordinator.classic.states import State
@@ -34,6 +34,7 @@ from equipoise.coordinator.offsets.committed import NO_PRODUCER_ID
 from equipoise.coordinator.outcomes import (
     Answered,
     AssignmentWritten,
+    CommitsWritten,
     GroupCreated,
     GroupTombstoned,
     OffsetsCommitted,
@@ -174,6 +175,8 @@ class Shard(ShardState):
             for record in write.records:
                 self.apply(record, step.now, producer_id)
         match write.outcome:
+            case CommitsWritten() as outcome:
+                commit.commits_written(self, outcome, error, step, is_lost=is_lost)
             case OffsetsCommitted() as outcome:
                 commit.offsets_committed(self, outcome, error, step, is_lost=is_lost)
             case Answered() as outcome:
@@ -195,6 +198,9 @@ class Shard(ShardState):
         match write.outcome:
             case OffsetsCommitted(request=request):
                 self.offsets.commit_ends(request.group_id)
+            case CommitsWritten(commits=commits):
+                for _, known in commits:
+                    self.offsets.commit_ends(known.request.group_id)
             case GroupTombstoned() as outcome:
                 admin.group_gone(self, outcome, error, step)
             case StaticMemberReplaced() as outcome:
@@ -422,6 +428,10 @@ class Shard(ShardState):
         else:
             step.reply(caller, commit.commit_response(known.request, self.unavailable))
         return step
+
+    def find_committing(self, known: commit.KnownCommit) -> ClassicGroupMember | None:
+        """The member, if a commit like this one is sure to be accepted: `join_commits` may then take it."""
+        return commit.find_committing(self, known.request) if self.status is _ACTIVE else None
 
     def fetch_offsets(
         self, group_id: str, topics: list[OffsetFetchRequestTopic] | None, *, require_stable: bool = False

@@ -45,6 +45,8 @@ class Write(NamedTuple):
     `early`: the records have taken effect already, and are undone if they fail (`changes.py`). Such a write may be
     without records: its outcome then waits for the writes before it.
 
+    `encoded`: the records as they are written, where they were made as bytes at once.
+
     `is_atomic`: False where more records than one batch may hold go into several, in this order; else they are refused.
     """
 
@@ -53,6 +55,7 @@ class Write(NamedTuple):
     early: Early | None = None
     producer: Producer | None = None
     is_atomic: bool = True
+    encoded: list[tuple[bytes, bytes]] | None = None
 
 
 class Resolve(NamedTuple):

@@ -241,12 +241,16 @@ def encode_value(value: Message) -> bytes:
     if isinstance(value, OffsetCommitValue):
         if value.expire_timestamp != -1:
             version = 1  # no other version can carry the expiry
-        elif not value.metadata and (topic_id := value.topic_id) != ZERO_UUID:
-            offset, epoch, at = value.offset, value.leader_epoch, value.commit_timestamp
-            return _USUAL_VALUE.pack(_VERSION_4, offset, epoch, _NO_METADATA, at, _TOPIC_ID_TAG, topic_id)
+        elif not value.metadata and value.topic_id != ZERO_UUID:
+            return encode_usual_value(value.offset, value.leader_epoch, value.commit_timestamp, value.topic_id)
     elif isinstance(value, GroupMetadataValue):
         version = 3
     return struct.pack(">h", version) + value.encode(version)
+
+
+def encode_usual_value(offset: int, leader_epoch: int, at: int, topic_id: bytes) -> bytes:
+    """A commit without metadata, for a topic that has an id."""
+    return _USUAL_VALUE.pack(_VERSION_4, offset, leader_epoch, _NO_METADATA, at, _TOPIC_ID_TAG, topic_id)
 
 
 def decode_usual_value(value: bytes) -> tuple[int, int, int, bytes] | None:

@@ -14,9 +14,10 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from equipoise.broker.handlers.groups import caller_of, note_carrier
-from equipoise.coordinator.offsets.commit import KnownCommit, known_commit
+from equipoise.coordinator.offsets.commit import commit_response, known_commit
 from equipoise.wire.apis.headers import encode_request_header
 from equipoise.wire.apis.k08_offset_commit import OffsetCommitRequest
+from equipoise.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from equipoise.broker.handlers import Route
@@ -71,13 +72,13 @@ def _may_repeat(call: Call, request: OffsetCommitRequest) -> bool:
 class RepeatedCommit:
     """A commit by its bytes, and what is known of every commit that is like it."""
 
-    __slots__ = ("_answer", "_client_id", "_fixed", "_head", "_known", "_layout", "_route", "_topics", "is_proved")
+    __slots__ = ("_client_id", "_fixed", "_head", "_known", "_layout", "_route", "_topics", "is_proved")
 
     def __init__(self, call: Call, request: OffsetCommitRequest, topics: Sequence[Topic]) -> None:
         self.is_proved = False  # another commit was like it
         self._client_id, self._route, self._topics = call.client_id, call.route, topics
-        self._known = known_commit(request, {topic.name: topic.topic_id for topic in topics})
-        self._answer = _encoded(call.route, self._known)
+        answer = _encoded(call.route, commit_response(request, ErrorCode.NONE))
+        self._known = known_commit(request, {topic.name: topic.topic_id for topic in topics}, answer)
         head, gaps = _head_and_gaps(call, request)
         self._layout = Struct(">4si" + "qi".join(f"{len(gap)}s" for gap in gaps))
         self._head, self._fixed = head[:4], tuple(gaps)
@@ -101,30 +102,20 @@ class RepeatedCommit:
         self.is_proved = True
         call = connection.begin_call(self._route, found[1], self._client_id, len(frame), now=now)
         shard = server.group_coordinator.shard_for(call, group_id)
-        note_carrier(server, call, shard.core.find_noted(group_id, self._known.request.member_id))
-        caller = caller_of(call, _Reply(call, self._known, self._answer))
-        shard.run(shard.core.commit_again(self._known, found[3::3], found[4::3], caller, now=now))
+        caller = caller_of(call)
+        member = shard.core.find_committing(self._known)
+        if member is not None:
+            note_carrier(server, call, member)
+            shard.join_commits(member, self._known, zip(found[3::3], found[4::3], strict=True), caller=caller, now=now)
+        else:
+            note_carrier(server, call, shard.core.find_noted(group_id, self._known.request.member_id))
+            shard.run(shard.core.commit_again(self._known, found[3::3], found[4::3], caller, now=now))
         return call
 
 
-class _Reply:
-    """The answer of a commit that was accepted is bytes already."""
-
-    __slots__ = ("_answer", "_call", "_known")
-
-    def __init__(self, call: Call, known: KnownCommit, answer: bytes) -> None:
-        self._call = call
-        self._known = known
-        self._answer = answer
-
-    def reply(self, response: Message) -> None:
-        """Whatever the group has decided."""
-        self._call.reply(self._answer if response is self._known.response else response)
-
-
-def _encoded(route: Route, known: KnownCommit) -> bytes:
+def _encoded(route: Route, response: Message) -> bytes:
     pieces: list[bytes] = []
-    route.encode(known.response, pieces)
+    route.encode(response, pieces)
     return b"".join(pieces)
 
 

@@ -22,7 +22,8 @@ from equipoise.broker.groups.loader import CoordinatorLoader
 from equipoise.broker.shard_life import DeadlineTimer, batches_of
 from equipoise.broker.topics.topics import Partition
 from equipoise.coordinator.changes import is_void
-from equipoise.coordinator.outcomes import AssignmentWritten, OffsetsCommitted
+from equipoise.coordinator.offsets.commit import KnownCommit, begin_commits, join_commits, takes_more
+from equipoise.coordinator.outcomes import AssignmentWritten, CommitsWritten, OffsetsCommitted
 from equipoise.coordinator.shard import Shard
 from equipoise.coordinator.shard_state import Status
 from equipoise.coordinator.step import Caller, Producer, Step, Write
@@ -46,6 +47,7 @@ from equipoise.wire.uuids import dashed
 
 if TYPE_CHECKING:
     from equipoise.broker.server import Server
+    from equipoise.coordinator.classic.group import ClassicGroupMember
     from equipoise.log.partition import LogAppendInfo
 
 log = logging.getLogger(__name__)
@@ -54,6 +56,7 @@ Pair = tuple[bytes, bytes | None]  # a key and its value, as they are written
 _CROWD = 1000  # members: their assignment takes milliseconds to write
 _PORTION = 50  # replies that leave at once; of more, so many together: their clients come back with more work
 _MOST_WRITES = 100  # in one batch: what follows takes milliseconds, in one turn of the loop
+_ROOM_FOR_COMMITS = 256 << 10  # bytes of a batch: several times what the commits of one write may take
 _ENCODING_S = 0.002  # records become bytes for so long in one turn of the loop
 _RECORD_OVERHEAD = 21  # lengths, deltas and attributes of a record, at most (DefaultRecord.MAX_RECORD_OVERHEAD)
 
@@ -198,7 +201,7 @@ class GroupShard:
     def _under_way(self) -> Iterator[tuple[OffsetCommitKey, OffsetCommitValue]]:
         gathered = () if self._gathered is None else (self._gathered,)
         for write in chain.from_iterable(batch.writes for batch in (*self._appended, *gathered)):
-            if isinstance(write.outcome, OffsetsCommitted):
+            if isinstance(write.outcome, OffsetsCommitted | CommitsWritten):
                 for key, value in write.records:
                     if isinstance(key, OffsetCommitKey) and isinstance(value, OffsetCommitValue):
                         yield key, value
@@ -234,6 +237,30 @@ class GroupShard:
             self._gather(deque((write,)))
         else:
             self._gathered.writes.append(write)
+
+    def join_commits(
+        self,
+        member: ClassicGroupMember,
+        known: KnownCommit,
+        offsets: Iterable[tuple[int, int]],
+        *,
+        caller: Caller,
+        now: int,
+    ) -> None:
+        """A commit of a member that the core has found waits for the disk with those before it, in their write."""
+        gathered = self._gathered
+        if gathered is not None and takes_more(gathered.writes[-1]) and self._holds_many:
+            write = gathered.writes[-1]
+        else:
+            write = begin_commits()
+            self._write(write)
+            self._timer.arm()
+        join_commits(self.core, write, member, known, offsets=offsets, caller=caller, now=now)
+
+    @property
+    def _holds_many(self) -> bool:
+        """Whether one batch is sure to hold commits that do not know of each other."""
+        return self.partition.topic.settings.message_max_bytes >= _ROOM_FOR_COMMITS
 
     def _gather(self, writes: deque[Write]) -> None:
         self._gathered = batch = _Batch(writes)
@@ -329,13 +356,13 @@ class GroupShard:
         appended, and goes on in the next batch (CoordinatorRuntime.CoordinatorContext.append).
         """
         limit = self.partition.topic.settings.message_max_bytes - HEADER_SIZE
-        pairs, count, ends = list[Pair](), 0, monotonic() + encoding_s
+        pairs, count, weight, ends = list[Pair](), 0, 0, monotonic() + encoding_s
         for write in batch.writes:
             if count and (write.producer is not None or batch.writes[0].producer is not None):
                 break  # a transaction's records have a batch of their own
             is_whole = batch.encode(write, ends)
             size = batch.encoded_size + _RECORD_OVERHEAD * len(batch.encoded)
-            if count and (size > limit or not is_whole or count == _MOST_WRITES):
+            if count and (size > limit or not is_whole or weight >= _MOST_WRITES):
                 break
             if size > limit:
                 if pairs := batch.begin_first(limit):
@@ -351,6 +378,7 @@ class GroupShard:
             pairs += batch.take_encoded()
             limit -= size
             count += 1
+            weight += len(write.encoded or "1")
         self._gather_rest(batch, count)
         return pairs
 
@@ -445,6 +473,11 @@ class _Batch:
 
     def encode(self, write: Write, ends: float) -> bool:
         """Goes on with the records of a write, until then. Whether all of them are bytes."""
+        if write.encoded is not None:
+            made = write.encoded[len(self.encoded) :]
+            self.encoded += made
+            self.encoded_size += sum(map(len, chain.from_iterable(made)))
+            return True
         for key, value in islice(write.records, len(self.encoded), None):
             pair = encode_key(key), encode_value(value) if value else None
             self.encoded.append(pair)

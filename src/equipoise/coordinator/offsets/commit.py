@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from equipoise.coordinator.classic.group import Group
 from equipoise.coordinator.classic.states import State
 from equipoise.coordinator.consumer.group import ConsumerGroup
 from equipoise.coordinator.consumer.offsets import check_commit
 from equipoise.coordinator.events import CommitRefused
-from equipoise.coordinator.outcomes import OffsetsCommitted
+from equipoise.coordinator.outcomes import CommitsWritten, OffsetsCommitted
 from equipoise.coordinator.reasons import Refusal
-from equipoise.coordinator.step import Caller, Step, write_error
+from equipoise.coordinator.step import Caller, Step, Write, write_error
 from equipoise.coordinator.wall_time import WallTime
 from equipoise.wire.apis.k08_offset_commit import (
     OffsetCommitRequest,
@@ -27,14 +27,22 @@ from equipoise.wire.apis.k28_txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from equipoise.wire.errors import ErrorCode, KafkaError
-from equipoise.wire.offsets_records import CoordinatorRecord, OffsetCommitKey, OffsetCommitValue
+from equipoise.wire.offsets_records import (
+    CoordinatorRecord,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    encode_key,
+    encode_usual_value,
+)
 from equipoise.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
+    from equipoise.coordinator.classic.group import ClassicGroupMember
     from equipoise.coordinator.shard import Shard
 
 _GROUP_ID_NOT_FOUND_FROM = 9
 _LONG_MAX = 2**63 - 1
+_MOST_TOGETHER = 25  # records: what follows from a write is done in one go
 _NONE, _STABLE = ErrorCode.NONE, State.STABLE
 _TOO_LARGE = ErrorCode.OFFSET_METADATA_TOO_LARGE
 NO_PARTITIONS: frozenset[tuple[str, int]] = frozenset()
@@ -70,12 +78,55 @@ def commit_again(
     shard: Shard, known: KnownCommit, offsets: Sequence[int], epochs: Sequence[int], *, caller: Caller, step: Step
 ) -> None:
     """As `commit_offsets`, of what `known_commit` has of a request like this: offsets and leader epochs are new."""
-    request, rows, topic_ids, response = known
-    is_accepted = _is_accepted_at_once(shard, request, step.now)
-    if not is_accepted and not _is_accepted(shard, request, caller, step, topic_ids=topic_ids):
-        return
-    stamp, records = shard.wall_time(step.now), []
-    for (key, topic_id), offset, epoch in zip(rows, offsets, epochs, strict=True):
+    if _is_accepted(shard, known.request, caller, step, topic_ids=known.topic_ids):
+        write = begin_commits()
+        _add(shard, write, known, offsets=zip(offsets, epochs, strict=True), caller=caller, now=step.now)
+        step.writes.append(write)
+
+
+def begin_commits() -> Write:
+    """A write for commits that come together."""
+    return Write([], CommitsWritten([]), encoded=[])
+
+
+def takes_more(write: Write) -> bool:
+    """Whether another commit may join those of the write."""
+    return write.encoded is not None and len(write.encoded) < _MOST_TOGETHER
+
+
+def find_committing(shard: Shard, request: OffsetCommitRequest) -> ClassicGroupMember | None:
+    """Most commits are those of dynamic members of Stable groups, in their generation. `_validate` accepts them too, as
+    heartbeats, and takes longer."""
+    group = shard.groups.get(request.group_id)
+    if group is None or group.state is not _STABLE or group.generation_id != request.generation_id_or_member_epoch:
+        return None
+    return group.members.get(request.member_id) if request.group_instance_id is None else None
+
+
+def join_commits(
+    shard: Shard,
+    write: Write,
+    member: ClassicGroupMember,
+    known: KnownCommit,
+    *,
+    offsets: Iterable[tuple[int, int]],
+    caller: Caller,
+    now: int,
+) -> None:
+    """A commit of a member that `find_committing` has found joins those that `write` has already. What each commit
+    would cost alone, a step, a write and an outcome, is most of what it costs."""
+    shard.rebalancer.keep_alive(member, now)
+    _add(shard, write, known, offsets=offsets, caller=caller, now=now)
+
+
+def _add(
+    shard: Shard, write: Write, known: KnownCommit, *, offsets: Iterable[tuple[int, int]], caller: Caller, now: int
+) -> None:
+    """`offsets`: those of the commit's partitions, and their leader epochs."""
+    assert write.encoded is not None
+    assert type(write.outcome) is CommitsWritten
+    stamp = shard.wall_time(now)
+    for (key, encoded_key, topic_id), (offset, epoch) in zip(known.rows, offsets, strict=True):
         value = OffsetCommitValue(
             offset=offset,
             leader_epoch=epoch,
@@ -84,21 +135,22 @@ def commit_again(
             expire_timestamp=-1,
             topic_id=topic_id,
         )
-        records.append(CoordinatorRecord(key, value))
-    shard.offsets.commit_begins(request.group_id)
-    step.write(records, OffsetsCommitted(request, NO_PARTITIONS, caller, response))
+        write.records.append(CoordinatorRecord(key, value))
+        write.encoded.append((encoded_key, encode_usual_value(offset, epoch, stamp, topic_id)))
+    shard.offsets.commit_begins(known.request.group_id)
+    write.outcome.commits.append((caller, known))
 
 
-def known_commit(request: OffsetCommitRequest, topic_ids: Mapping[str, bytes]) -> KnownCommit:
+def known_commit(request: OffsetCommitRequest, topic_ids: Mapping[str, bytes], response: Any) -> KnownCommit:
     """What is the same in every commit of these partitions by this member, in this generation, without metadata and
-    without a retention of its own."""
+    without a retention of its own. `response`: the answer if all goes well, which may be bytes already."""
     group_id = request.group_id
-    rows = [
-        (OffsetCommitKey(group=group_id, topic=topic.name, partition=row.partition_index), topic_ids[topic.name])
-        for topic in request.topics
-        for row in topic.partitions
-    ]
-    return KnownCommit(request, rows, topic_ids, commit_response(request, ErrorCode.NONE))
+    rows = list[tuple[OffsetCommitKey, bytes, bytes]]()
+    for topic in request.topics:
+        for row in topic.partitions:
+            key = OffsetCommitKey(group=group_id, topic=topic.name, partition=row.partition_index)
+            rows.append((key, encode_key(key), topic_ids[topic.name]))
+    return KnownCommit(request, rows, topic_ids, response)
 
 
 def offsets_committed(
@@ -109,18 +161,26 @@ def offsets_committed(
 
     Kafka: GroupCoordinatorService.commitOffsets, GroupCoordinatorService.commitTransactionalOffsets.
     """
-    request, too_large, caller, response = outcome
+    request, too_large, caller = outcome
     if is_lost:
         shard.offsets.commit_ends(request.group_id)
     if error is not _NONE:
         too_large = NO_PARTITIONS
-    elif response is not None:
-        step.reply(caller, response)
-        return
     if isinstance(request, TxnOffsetCommitRequest):
         step.reply(caller, txn_commit_response(request, write_error(error), too_large))
     else:
         step.reply(caller, commit_response(request, write_error(error), too_large))
+
+
+def commits_written(
+    shard: Shard, outcome: CommitsWritten, error: ErrorCode, step: Step, *, is_lost: bool = True
+) -> None:
+    """As `offsets_committed`, for each of several commits."""
+    for caller, known in outcome.commits:
+        if is_lost:
+            shard.offsets.commit_ends(known.request.group_id)
+        response = known.response if error is _NONE else commit_response(known.request, write_error(error))
+        step.replies.append((caller, response))
 
 
 def note_refused(
@@ -146,12 +206,13 @@ def note_refused(
 
 
 class KnownCommit(NamedTuple):
-    """A commit that may come again with other offsets. `rows`: key and topic id of each partition."""
+    """A commit that may come again with other offsets. `rows`: of each partition the key, the same as it is written,
+    and the topic's id."""
 
     request: OffsetCommitRequest
-    rows: list[tuple[OffsetCommitKey, bytes]]
+    rows: list[tuple[OffsetCommitKey, bytes, bytes]]
     topic_ids: Mapping[str, bytes]
-    response: OffsetCommitResponse  # if all goes well
+    response: Any  # if all goes well
 
 
 class _Refused(Exception):
@@ -172,18 +233,6 @@ def _is_accepted(
         step.reply(caller, commit_response(request, refused.code))
         return False
     return True
-
-
-def _is_accepted_at_once(shard: Shard, request: OffsetCommitRequest, now: int) -> bool:
-    """Most commits are those of dynamic members of Stable groups, in their generation. `_validate` accepts them too, as
-    heartbeats, and takes longer."""
-    group = shard.groups.get(request.group_id)
-    if group is None or group.state is not _STABLE or group.generation_id != request.generation_id_or_member_epoch:
-        return False
-    member = group.members.get(request.member_id) if request.group_instance_id is None else None
-    if member is not None:
-        shard.rebalancer.keep_alive(member, now)
-    return member is not None
 
 
 def _validate(
