@@ -6,7 +6,9 @@ import io
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -201,6 +203,37 @@ def test_a_group_reads_on_where_it_was(send: Command, call: Command, broker: Bro
     assert call("consume", "orders", "--group", "billing", "--from", "begin", "--exit").out == "one\ntwo\nthree\n"
     with Admin(broker.bootstrap_servers) as admin:
         assert admin.committed("billing")[TopicPartition("orders", 0)].offset == 3
+
+
+def test_a_member_without_partitions_ends_when_the_others_have_read_all(
+    send: Command, call: Command, broker: Broker
+) -> None:
+    """Static members come first where partitions are shared out: nothing is left for the command."""
+    send("one\ntwo\n", "--partition", "0")
+    have_all, is_over = threading.Event(), threading.Event()
+
+    def read() -> None:
+        settings = broker.client_settings() | {"group.id": "billing", "enable.auto.commit": False}
+        with Consumer(settings | {"group.instance.id": "a"}) as a, Consumer(settings | {"group.instance.id": "b"}) as b:
+            for one in (a, b):
+                one.subscribe(["orders"])
+            while not is_over.is_set():
+                for one in (a, b):
+                    one.poll(0.02)
+                if a.assignment() and b.assignment():
+                    have_all.set()
+                    if len(broker.groups["billing"].members) == 3:
+                        a.commit({TopicPartition("orders", 0): 2})
+
+    with ThreadPoolExecutor() as pool:
+        reading = pool.submit(read)
+        try:
+            assert have_all.wait(60)
+            assert call("consume", "orders", "--group", "billing", "--exit").out == ""
+        finally:
+            is_over.set()
+        reading.result(60)
+    assert _committed(broker, "billing") == 2
 
 
 def test_the_end_waits_no_longer_than_for_an_answer(call: Command, monkeypatch: pytest.MonkeyPatch) -> None:

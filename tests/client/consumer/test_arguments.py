@@ -408,6 +408,25 @@ def test_a_child_cannot_use_the_producer_of_its_parent(broker: Broker, topic: st
 
 @FORKS
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_child_does_not_wait_for_what_its_parent_has_sent(broker: Broker, topic: str) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=600_000) as producer:
+        reports: list[object] = []
+        sent = producer.send(topic, b"0", partition=0)
+        sent.report(lambda *told: reports.append(told))
+
+        def refused() -> None:
+            with pytest.raises(UsageError, match="sent by another process"):
+                sent.result()
+            assert (sent.done(), reports) == (True, [])
+
+        assert not sent.done()
+        in_child(refused)
+        producer.flush()
+        assert (sent.result().offset, len(reports)) == (0, 1)
+
+
+@FORKS
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_child_does_not_wait_for_a_lock_of_a_thread_that_it_does_not_have(broker: Broker, topic: str) -> None:
     with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         producer.send(topic, b"0").result()

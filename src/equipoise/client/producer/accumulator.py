@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from weakref import WeakSet
 
 from equipoise.client.net.loop_thread import forked
+from equipoise.client.producer import delivery
 from equipoise.client.producer.config import ProducerConfig
 from equipoise.client.producer.delivery import Delivery, ProducerBatch
 from equipoise.member.partitions import TopicPartition
@@ -151,6 +152,9 @@ class RecordAccumulator:
         """In the child of a fork nobody sends what is taken, and nobody gives back what a thread of the parent has
         locked."""
         self._refusal, self._room = forked, threading.Condition()
+        for queue in self.queues.values():
+            for batch in _all(queue):
+                batch.be_forked()
 
     def no_room(self, size: int) -> KafkaError:
         """The error of a send() whose time is up."""
@@ -210,6 +214,7 @@ _ACCUMULATORS = WeakSet[RecordAccumulator]()
 
 
 def _forked() -> None:
+    delivery.be_forked()
     for accumulator in _ACCUMULATORS:
         accumulator.be_forked()
 

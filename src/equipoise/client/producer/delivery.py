@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from equipoise.member.partitions import TopicPartition
-from equipoise.wire.errors import EquipoiseError
+from equipoise.wire.errors import EquipoiseError, UsageError
 from equipoise.wire.records.batch import BatchHeader, Buffer
 from equipoise.wire.records.build import Row
 
@@ -31,6 +31,12 @@ class RecordMetadata(NamedTuple):
     partition: int
     offset: int
     timestamp: int
+
+
+def be_forked() -> None:
+    """In the child of a fork nobody gives back what a thread of the parent has locked."""
+    global _lock
+    _lock = threading.Lock()
 
 
 Report = Callable[[RecordMetadata | None, EquipoiseError | None], object]  # one of the two is None
@@ -97,6 +103,11 @@ class ProducerBatch:
         self.body = b""
         for index, report in reports:
             self._tell(index, report)
+
+    def be_forked(self) -> None:
+        """In the child of a fork nobody would ever conclude it. Reports run in the parent alone."""
+        self.error = UsageError("this record was sent by another process, which alone learns of its delivery")
+        self._done, self._reports = True, []
 
     def _tell(self, index: int, report: Report) -> None:
         try:

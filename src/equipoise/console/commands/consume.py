@@ -19,10 +19,11 @@ from equipoise.console.options import ClusterOptions, Whole, parse_time, timed_c
 from equipoise.views.model import Ms
 from equipoise.views.plain import time_of_record
 from equipoise.watching.watcher import wall_time
-from equipoise.wire.errors import KafkaError, UsageError
+from equipoise.wire.errors import ErrorCode, KafkaError, UsageError
 from equipoise.wire.text import printable
 
 _POLL_S = 0.5
+_NOT_YET = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
 _FIELDS = "tpoksTh%"
 _FIELD = re.compile(rf"%([{_FIELDS}])|\\([nt0\\])")
 _ESCAPES = {"n": b"\n", "t": b"\t", "0": b"\0", "\\": b"\\"}
@@ -192,10 +193,19 @@ class _Printer:
         ends = self._until.ends
         if ends is None:
             return False
-        mine = self._consumer.assignment()
-        return bool(mine) and all(
-            one in self._ended or self._consumer.position(one) >= ends.get(one, 0) for one in mine
-        )
+        if not (mine := self._consumer.assignment()):
+            return self._is_member and self._consumer.generation_id >= 0 and self._others_are_at_end(ends)
+        return all(one in self._ended or self._consumer.position(one) >= ends.get(one, 0) for one in mine)
+
+    def _others_are_at_end(self, ends: Mapping[TopicPartition, int]) -> bool:
+        """A member without partitions stays while others read: it may get theirs."""
+        try:
+            committed = self._consumer.committed(list(ends), timeout=_POLL_S)
+        except KafkaError as error:
+            if error.code not in _NOT_YET:
+                raise
+            return False
+        return all(not end or (one in committed and committed[one].offset >= end) for one, end in ends.items())
 
 
 # -- forms
