@@ -14,11 +14,17 @@ import pytest
 
 from equipoise.log.partition import PartitionLog
 from equipoise.log.storage import disk as disk_module
+from equipoise.log.storage import kernel_sync
 from equipoise.log.storage.flusher import Flusher
 from equipoise.log.storage.kernel_sync import KernelSync, Synced, open_kernel_sync
 from tests.log.log_helpers import open_log, put, read_log, texts
 
 _PATIENCE_MS = 60_000
+
+
+@pytest.fixture(autouse=True)
+def none_is_spare(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_sync, "_spare", [])
 
 
 @pytest.fixture
@@ -43,11 +49,13 @@ def logs(tmp_path: Path) -> Iterator[list[PartitionLog]]:
 
 
 @pytest.fixture
-def threads_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+def threads_idle() -> Iterator[None]:
     def fails(descriptor: int) -> None:
         raise AssertionError("a thread syncs what the kernel should")
 
-    monkeypatch.setattr(disk_module, "fdatasync", fails)
+    with pytest.MonkeyPatch.context() as patch:  # over before the logs are closed
+        patch.setattr(disk_module, "fdatasync", fails)
+        yield
 
 
 def wait_for(kernel: KernelSync, is_so: Callable[[], bool], then: Callable[[], object]) -> None:
@@ -56,6 +64,14 @@ def wait_for(kernel: KernelSync, is_so: Callable[[], bool], then: Callable[[], o
     while not is_so():
         assert watch.poll(_PATIENCE_MS), "nothing was reported"
         then()
+
+
+def is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
 
 
 def no_loop(callback: Callable[[], None]) -> None:
@@ -114,8 +130,25 @@ def test_close_waits_for_what_is_under_way(logs: list[PartitionLog], threads_idl
     flusher.dirty(logs[0])
     flusher.close()
     assert logs[0].high_watermark == 2
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        os.fstat(kernel.descriptor)
+
+
+def test_what_is_closed_serves_the_next_and_no_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    if (first := open_kernel_sync()) is None:
+        pytest.skip("this system has no io_submit")
+    others = [open_kernel_sync() for _ in range(2)]
+    descriptors = []
+    for one in (first, *others):
+        assert one is not None
+        descriptors.append(one.descriptor)
+        one.close()
+    assert [is_open(one) for one in descriptors] == [True, True, False]  # two are enough to keep
+    assert open_kernel_sync() is others[0]
+    monkeypatch.setattr(os, "getpid", lambda: first.process + 1)
+    made = open_kernel_sync()
+    assert made is not None
+    assert (made is first, made.process) == (False, first.process + 1)
+    first.close()
+    made.close()
 
 
 def test_new_files_and_what_the_kernel_leaves_are_synced_by_threads(tmp_path: Path) -> None:

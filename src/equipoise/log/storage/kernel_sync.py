@@ -26,6 +26,7 @@ _REPORT = 1  # IOCB_FLAG_RESFD
 _REQUEST = Struct("=QIIHhIQQqQII")
 _EVENT = Struct("=QQqq")  # struct io_event: data, request, result, second result
 _WAIT_FOR_ONE = 1
+_SPARES = 2  # kept for the next broker of this process: to give one back takes the kernel 30 ms
 
 
 class _Calls(NamedTuple):
@@ -49,6 +50,9 @@ class Synced(NamedTuple):
 
 def open_kernel_sync() -> KernelSync | None:
     """None: this system has no such calls, forbids them (as a container may), or has lent all that it has."""
+    while _spare:
+        if (found := _spare.pop()).process == os.getpid():  # a child of a fork would hear what is done for its parent
+            return found
     calls = _CALLS.get(platform.machine())
     if not sys.platform.startswith("linux") or calls is None or ctypes.sizeof(ctypes.c_void_p) != 8:
         return None
@@ -62,6 +66,7 @@ class KernelSync:
     """Syncs files by descriptor. All of it runs on one thread."""
 
     def __init__(self, calls: _Calls) -> None:
+        self.process = os.getpid()
         self._calls = calls
         self._call = ctypes.CDLL(None, use_errno=True).syscall
         self._context = ctypes.c_ulong(0)
@@ -107,6 +112,7 @@ class KernelSync:
         """Waits for all that is under way."""
         while self.under_way:
             yield from self._collect(_WAIT_FOR_ONE)
+        yield from self.done()  # nothing more: the descriptor is not readable any more
 
     def _collect(self, at_least: int) -> Iterator[Synced]:
         if not self.under_way:
@@ -124,6 +130,12 @@ class KernelSync:
             yield Synced(key, OSError(-result, os.strerror(-result)) if result < 0 else None)
 
     def close(self) -> None:
-        """Returns what the system has lent. Nothing may be under way."""
+        """Nothing may be under way."""
+        if len(_spare) < _SPARES:
+            _spare.append(self)
+            return
         self._call(ctypes.c_long(self._calls.destroy), self._context)
         os.close(self.descriptor)
+
+
+_spare: list[KernelSync] = []
