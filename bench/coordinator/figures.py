@@ -14,8 +14,9 @@ NOTES = (
     "Each verdict is of the best round, because what else runs on a machine can only make it worse; but of rebalances "
     "of stock members, which depend on chance, all count: the ratio is that of the means over joins and leaves.",
     "Rates are requests per CPU second of the broker process, all its threads, and its part of the kernel: one core "
-    "can do no more. Threads of the kernel that sync files are not counted. The wall rate is what this machine reached while the load was made on the same cores; below it "
-    "stands what the load generator itself spent, which must be less than the broker's for the wall rate to be its.",
+    "can do no more. Threads of the kernel that sync files are not counted. The wall rate is what this machine reached "
+    "while the load was made on the same cores; below it stands what the load generator itself spent, which must be "
+    "less than the broker's for the wall rate to be its.",
     "A commit is answered when it is durable (fdatasync). Load is one request under way per connection, 1,000 of them, "
     "as clients do it, unless it says pipelined. What it costs the machine only to receive and to send so often is "
     "shown by the first row: the same event loop and the same load, but nobody looks at the requests.",

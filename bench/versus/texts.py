@@ -24,20 +24,20 @@ MACHINE = (
 )
 LOAD = (
     "confluent-kafka produces random bytes with acks=all to 4 partitions, then reads them from the beginning. 1 MB is "
-    "10^6 bytes of record values. CPU is that of all threads of a process: with compiler and collector for the JVM, "
-    "with fdatasync for Equipoise. Each broker first gets unmeasured rounds of the same load, so that the JVM has "
-    "compiled its hot code: {warm_ups}. The client runs on the same cores. While its CPU per MB is above the broker's, "
-    "the client limits the throughput. Both use plain text here; `python -m bench broker --listener SSL` and "
-    "`python -m bench consumer --listener SSL` measure the CPU that TLS takes; "
-    "[broker-security.md](broker-security.md#what-tls-costs) has the ratios beside encryption alone, the floor that "
-    "OpenSSL sets."
+    "10^6 bytes of record values. CPU is that of all threads of a process, with compiler and collector for the JVM. "
+    "Threads of the kernel that write files, and sync them for Equipoise, are not counted. Each broker first gets "
+    "unmeasured rounds of the same load, so that the JVM has compiled its hot code: {warm_ups}. The client runs on the "
+    "same cores. While its CPU per MB is above the broker's, the client limits the throughput. Both use plain text "
+    "here; `python -m bench broker --listener SSL` and `python -m bench consumer --listener SSL` measure the CPU that "
+    "TLS takes; [broker-security.md](broker-security.md#what-tls-costs) has the ratios beside encryption alone, the "
+    "floor that OpenSSL sets."
 )
 REQUESTS = (
     "{connections} members, each in its own group and on its own connection, have one request in flight each. The "
-    "figure is answers per CPU second of the broker: all its threads and its part of the kernel. Each broker first "
-    "gets {seconds:g} s of the same load, unmeasured. Kafka answers a commit when it is in the page cache, Equipoise "
-    "when it is durable; flush=never compares like with like. The wall rate is the rate of the machine while the load "
-    "generator ran on the same cores."
+    "figure is answers per CPU second of the broker: all its threads and its part of the kernel, without the kernel's "
+    "own threads, which take some 2 us to sync a commit of Equipoise. Each broker first gets {seconds:g} s of the same "
+    "load, unmeasured. Kafka answers a commit when it is in the page cache, Equipoise when it is durable; flush=never "
+    "compares like with like. The wall rate is the rate of the machine while the load generator ran on the same cores."
 )
 _REBALANCE = (
     f"{MEMBERS} consumers of each client, with default settings, share a topic with {PARTITIONS} partitions and no "
