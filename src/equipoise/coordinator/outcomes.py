@@ -79,7 +79,7 @@ OfAGroup = GroupCreated | AssignmentWritten | StaticMemberReplaced | GroupTombst
 
 
 class CommitsWritten(NamedTuple):
-    """Commits that came together, of members of Stable groups. Each was one like the one before it."""
+    """Commits that came together. Each was like the one before it on its connection."""
 
     commits: list[tuple[Caller, KnownCommit]]
 

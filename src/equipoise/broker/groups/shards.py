@@ -249,13 +249,12 @@ class GroupShard:
     ) -> None:
         """A commit of a member that the core has found waits for the disk with those before it, in their write."""
         gathered = self._gathered
-        if gathered is not None and takes_more(gathered.writes[-1]) and self._holds_many:
-            write = gathered.writes[-1]
-        else:
-            write = begin_commits()
+        is_new = gathered is None or not (takes_more(gathered.writes[-1]) and self._holds_many)
+        write = begin_commits() if gathered is None or is_new else gathered.writes[-1]
+        join_commits(self.core, write, member, known, offsets=offsets, caller=caller, now=now)
+        if is_new:
             self._write(write)
             self._timer.arm()
-        join_commits(self.core, write, member, known, offsets=offsets, caller=caller, now=now)
 
     @property
     def _holds_many(self) -> bool:
