@@ -6,6 +6,8 @@ import errno
 import os
 import platform
 import select
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import cast
@@ -218,7 +220,15 @@ def test_a_system_that_has_no_such_calls_or_forbids_them_is_no_error(
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(KernelSync, "_checked", refuses)
+    before = len(os.listdir("/proc/self/fd"))
     assert open_kernel_sync() is None
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_python_without_ctypes_has_threads() -> None:
+    words = "from equipoise.log.storage.kernel_sync import open_kernel_sync; print(open_kernel_sync())"
+    without = f"import sys; sys.modules['ctypes'] = None; {words}"
+    assert subprocess.check_output([sys.executable, "-c", without], text=True) == "None\n"
 
 
 def test_an_unknown_kind_of_machine_has_threads(monkeypatch: pytest.MonkeyPatch) -> None:

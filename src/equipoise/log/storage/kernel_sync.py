@@ -10,13 +10,19 @@ Where it cannot be had, `open_kernel_sync` returns None, and threads sync (`flus
 
 from __future__ import annotations
 
-import ctypes
 import os
 import platform
 import sys
 from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import NamedTuple
+
+try:
+    import ctypes
+except ImportError:  # a Python that was built without libffi
+    _has_calls = False
+else:
+    _has_calls = hasattr(os, "eventfd") and ctypes.sizeof(ctypes.c_void_p) == 8
 
 _MOST = 256  # files under way; others wait for a thread
 _FDATASYNC = 3  # IOCB_CMD_FDSYNC
@@ -54,7 +60,7 @@ def open_kernel_sync() -> KernelSync | None:
         if (found := _spare.pop()).process == os.getpid():  # a child of a fork would hear what is done for its parent
             return found
     calls = _CALLS.get(platform.machine())
-    if not sys.platform.startswith("linux") or calls is None or ctypes.sizeof(ctypes.c_void_p) != 8:
+    if not sys.platform.startswith("linux") or calls is None or not _has_calls:
         return None
     try:
         return KernelSync(calls)
@@ -70,9 +76,13 @@ class KernelSync:
         self._calls = calls
         self._call = ctypes.CDLL(None, use_errno=True).syscall
         self._context = ctypes.c_ulong(0)
-        self._checked(calls.setup, _MOST, ctypes.byref(self._context))
         self.descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         """Readable when something is done."""
+        try:
+            self._checked(calls.setup, _MOST, ctypes.byref(self._context))
+        except OSError:
+            os.close(self.descriptor)
+            raise
         self.under_way = 0
         self._requests = (ctypes.c_char * (_REQUEST.size * _MOST))()
         first = ctypes.addressof(self._requests)
